@@ -646,7 +646,7 @@ def item_type(value):
 
 
 def ring_text(core):
-    """channel/ring.hpp, channel/detail/channel_core.hpp"""
+    """channel/ring.hpp, channel/channel.hpp"""
     ring = core["ring_"]
     capacity, closed_bit, lap = (int(ring[field]) for field in ("capacity_", "closed_bit_", "lap_"))
     head, tail = number(ring["head_"]), number(ring["tail_"])

@@ -75,6 +75,19 @@ TEST_CASE("deadline: a duration of any unit counts from now") {
     CHECK(is_from_now([] { return deadline::after(duration<unsigned, std::micro>(7)); }, 7us));
 }
 
+TEST_CASE("deadline: a duration converts to from_now, which reads the clock when it converts") {
+    const deadline::from_now rest = 1h;
+    CHECK(is_from_now([&] { return deadline(rest); }, 1h));
+    CHECK(deadline(deadline::from_now(-1s)).is_poll());
+    const deadline at = std::chrono::steady_clock::time_point(1ns);
+    CHECK(at.is_poll());
+    CHECK(deadline(std::chrono::steady_clock::time_point::max()).is_never());
+    // A wait until a point in time takes no duration, and a wait for a time takes no point.
+    STATIC_REQUIRE(!std::is_convertible_v<std::chrono::seconds, deadline>);
+    STATIC_REQUIRE(
+        !std::is_convertible_v<std::chrono::steady_clock::time_point, deadline::from_now>);
+}
+
 TEST_CASE("deadline: a duration is rounded up to nanoseconds") {
     CHECK(is_from_now([] { return deadline::after(duration<double>(1e-12)); }, 1ns));
     CHECK(is_from_now([] { return deadline::after(duration<int, std::pico>(1'001)); }, 2ns));

@@ -43,7 +43,11 @@ public:
     static constexpr const char* reader_name = "broadcast subscriber";
 
     explicit broadcast_state(std::size_t capacity)
-        : capacity_(capacity), kept_(new shared_value[capacity]) {}
+        : capacity_(capacity), kept_(new shared_value[capacity]) {
+        if (capacity == 0) {
+            BIDE_THROW(std::invalid_argument("bide::broadcast: a capacity of 0 keeps no value"));
+        }
+    }
 
     std::size_t capacity() const noexcept { return capacity_; }
 
@@ -131,14 +135,9 @@ public:
 
     /// Receives as recv() does, but waits at most `rest`.
     /// Returns: as recv(), or errc::timeout.
-    template <class R, class P> result_type try_recv_for(const std::chrono::duration<R, P>& rest) {
-        return wait(deadline::after(rest));
-    }
+    result_type try_recv_for(deadline::from_now rest) { return wait(deadline(rest)); }
     /// Receives as recv() does, but waits at most until a point in time.
-    template <class C, class D>
-    result_type try_recv_until(const std::chrono::time_point<C, D>& when) {
-        return wait(deadline::at(when));
-    }
+    result_type try_recv_until(deadline when) { return wait(when); }
 
     /// Receives as recv() does, for a coroutine.
     /// Cancellation: if the operation is destroyed, no value counts as received by it.
@@ -188,7 +187,7 @@ public:
 
     /// Constructs a broadcast that keeps `capacity` values.
     /// Throws: std::invalid_argument if `capacity` is 0; std::bad_alloc.
-    explicit basic_broadcast(std::size_t capacity) : at_(new state(checked(capacity))) {}
+    explicit basic_broadcast(std::size_t capacity) : at_(new state(capacity)) {}
 
     /// Closes the broadcast as close() does.
     ~basic_broadcast() = default;
@@ -223,13 +222,6 @@ public:
     std::size_t capacity() const noexcept { return at_.state().capacity(); }
 
 private:
-    static std::size_t checked(std::size_t capacity) {
-        if (capacity == 0) {
-            BIDE_THROW(std::invalid_argument("bide::broadcast: a capacity of 0 keeps no value"));
-        }
-        return capacity;
-    }
-
     detail::publication<state> at_;
 };
 

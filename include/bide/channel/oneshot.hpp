@@ -241,19 +241,16 @@ public:
 
     /// Waits as closed() does, but at most `rest`.
     /// Returns: true if the receiver is destroyed or closed; false after the time-out.
-    template <class R, class P> bool closed_for(const std::chrono::duration<R, P>& rest) {
-        return state_->wait_closed(deadline::after(rest)) == wait_status::granted;
+    bool closed_for(deadline::from_now rest) {
+        return state_->wait_closed(deadline(rest)) == wait_status::granted;
     }
     /// Waits as closed() does, but at most until a point in time.
-    template <class C, class D> bool closed_until(const std::chrono::time_point<C, D>& when) {
-        return state_->wait_closed(deadline::at(when)) == wait_status::granted;
-    }
+    bool closed_until(deadline when) { return state_->wait_closed(when) == wait_status::granted; }
 
     /// Waits as closed() does, unless a stop is requested first.
     /// Returns: errc::stopped if the receiver is neither destroyed nor closed.
     result<void> closed(typename Platform::stop_token token) {
-        const wait_status what = state_->wait_closed(token);
-        return result_of(what);
+        return result_of(state_->wait_closed(token));
     }
 
     /// Waits as closed() does, for a coroutine.
@@ -306,14 +303,9 @@ public:
 
     /// Receives as recv() does, but waits at most `rest`.
     /// Returns: as recv(), or errc::timeout.
-    template <class R, class P> result<T> try_recv_for(const std::chrono::duration<R, P>& rest) {
-        return wait(deadline::after(rest));
-    }
+    result<T> try_recv_for(deadline::from_now rest) { return wait(deadline(rest)); }
     /// Receives as recv() does, but waits at most until a point in time.
-    template <class C, class D>
-    result<T> try_recv_until(const std::chrono::time_point<C, D>& when) {
-        return wait(deadline::at(when));
-    }
+    result<T> try_recv_until(deadline when) { return wait(when); }
 
     /// Receives as recv() does, for a coroutine.
     /// Returns: an operation for co_await; its value is empty if recv() would return errc::closed.

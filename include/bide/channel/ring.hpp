@@ -25,7 +25,7 @@
 // closed if it is empty and the closed bit is set. If the stamp of a slot is behind its position,
 // the slot is neither empty nor full but busy: its claimer has not published it yet.
 //
-// The owner of a ring has flags (channel_core.hpp), which pair with the positions [ring.position]:
+// The owner of a ring has flags (channel.hpp), which pair with the positions [ring.position]:
 // both positions are moved by seq_cst steps, and each decision on "empty" or "full" reads them by
 // seq_cst loads.
 

@@ -236,14 +236,9 @@ public:
 
     /// Waits as changed() does, but at most `rest`.
     /// Returns: as changed(), or errc::timeout.
-    template <class R, class P> result<void> changed_for(const std::chrono::duration<R, P>& rest) {
-        return wait(deadline::after(rest));
-    }
+    result<void> changed_for(deadline::from_now rest) { return wait(deadline(rest)); }
     /// Waits as changed() does, but at most until a point in time.
-    template <class C, class D>
-    result<void> changed_until(const std::chrono::time_point<C, D>& when) {
-        return wait(deadline::at(when));
-    }
+    result<void> changed_until(deadline when) { return wait(when); }
 
     /// Waits as changed() does, for a coroutine.
     /// Cancellation: if the operation is destroyed, no version counts as seen by it.

@@ -46,6 +46,7 @@
 // report, each resumption would wait for the releaser, which may be preempted between the post and
 // the report.
 
+#include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -300,21 +301,31 @@ private:
 
 // ---- When a wait ends early
 
-struct wait_deadline {
-    deadline until = deadline::never();
-};
-template <class Platform, int Stops> struct wait_limits : wait_deadline {
+template <class Platform, int Stops> struct wait_limits : wait_limits<Platform, 0> {
     typename Platform::stop_token stops[static_cast<std::size_t>(Stops)];
 };
-template <class Platform> struct wait_limits<Platform, 0> : wait_deadline {};
+template <class Platform> struct wait_limits<Platform, 0> {
+    deadline until = deadline::never();
+};
 struct no_limits {};
+
+// Moves the limits of a wait with `Stops` stop tokens to one with at least as many.
+template <int Stops, class From, class To> void move_limits(From& from, To& to) noexcept {
+    if constexpr (!std::is_same_v<From, no_limits>) {
+        to.until = from.until;
+    }
+    if constexpr (Stops != 0) {
+        for (int i = 0; i < Stops; ++i) {
+            to.stops[i] = std::move(from.stops[i]);
+        }
+    }
+}
 
 // If the result of an operation can report a time-out and a stop, the operation has a deadline and
 // stop tokens. An operation that waits for a time has only a deadline.
 template <class T, class Platform, int Stops>
-using wait_limits_t =
-    std::conditional_t<is_result<T>, wait_limits<Platform, Stops>,
-                       std::conditional_t<may_wait_for_time<T>, wait_deadline, no_limits>>;
+using wait_limits_t = std::conditional_t<is_result<T> || may_wait_for_time<T>,
+                                         wait_limits<Platform, Stops>, no_limits>;
 
 // The deadline and the stop tokens of a queued wait. They call end_early() of the awaiter that owns
 // them.
@@ -474,16 +485,10 @@ public:
         }
         return op;
     }
-    /// \overload
-    template <class C, class D>
-    same<R> with_deadline(const std::chrono::time_point<C, D>& when) && {
-        return std::move(*this).with_deadline(deadline::at(when));
-    }
     /// Ends the wait with errc::timeout after `rest`.
     /// Throws: as with_stop().
-    template <class Rep, class Period>
-    same<R> with_timeout(const std::chrono::duration<Rep, Period>& rest) && {
-        return std::move(*this).with_deadline(deadline::after(rest));
+    same<R> with_timeout(deadline::from_now rest) && {
+        return std::move(*this).with_deadline(deadline(rest));
     }
 
     /// Resumes the coroutine on `s` and not on its own executor.
@@ -521,14 +526,7 @@ private:
         } else {
             same<R, More> op(*ops_, target_, std::move(payload_));
             op.executor_ = executor_;
-            if constexpr (detail::is_result<T> || may_wait_for_time<T>) {
-                op.limits_.until = limits_.until;
-            }
-            if constexpr (Stops != 0) {
-                for (int i = 0; i < Stops; ++i) {
-                    op.limits_.stops[i] = std::move(limits_.stops[i]);
-                }
-            }
+            detail::move_limits<Stops>(limits_, op.limits_);
             return op;
         }
     }

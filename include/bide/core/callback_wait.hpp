@@ -107,14 +107,7 @@ public:
             return true;
         }
         detail::wait_limits<Platform, 2> limits;
-        if constexpr (requires { op.limits_.until; }) {
-            limits.until = op.limits_.until;
-        }
-        if constexpr (Stops != 0) {
-            for (int i = 0; i < Stops; ++i) {
-                limits.stops[i] = std::move(op.limits_.stops[i]);
-            }
-        }
+        detail::move_limits<Stops>(op.limits_, limits);
         if (limits.until.is_poll()) {
             node_.forbid(wait_status::timed_out); // one attempt, which may find it closed
         } else {

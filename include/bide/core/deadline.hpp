@@ -100,9 +100,30 @@ template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexc
 
 } // namespace detail
 
-/// Is a point in time until which an operation may wait.
+/// Is a point in time until which an operation may wait. Every time point of std::chrono converts
+/// to it, as at() does.
 class deadline {
 public:
+    /// Is a time for which an operation may wait. Every duration of std::chrono converts to it. It
+    /// converts to the deadline at this time from now: that conversion reads the clock.
+    class from_now {
+    public:
+        /// Is the time `rest`; zero if `rest` is negative or not a number.
+        template <class R, class P>
+        from_now(const std::chrono::duration<R, P>& rest)
+            : ns_(rest > rest.zero() ? saturated_ns(rest) : 0) {}
+
+        /// Returns the deadline; poll() if the time is zero.
+        operator deadline() const noexcept { return ns_ == 0 ? poll() : at_ns(steady_after(ns_)); }
+
+    private:
+        std::int64_t ns_;
+    };
+
+    /// Is at(when).
+    template <class C, class D>
+    deadline(const std::chrono::time_point<C, D>& when) : deadline(at(when)) {}
+
     /// Returns the deadline that never passes.
     static constexpr deadline never() noexcept { return deadline(never_ns, nullptr); }
 
@@ -115,14 +136,7 @@ public:
     }
 
     /// Returns the deadline `rest` from now; poll() if `rest` is zero, negative or not a number.
-    template <class R, class P> static deadline after(const std::chrono::duration<R, P>& rest) {
-        if (!(rest > std::chrono::duration<R, P>::zero())) {
-            return poll();
-        }
-        const std::int64_t ns = saturated_ns(rest);
-        const std::int64_t now = native_platform::now();
-        return deadline(ns > never_ns - now ? never_ns : now + ns, nullptr);
-    }
+    static deadline after(from_now rest) noexcept { return rest; }
 
     /// Returns the deadline at `when` on the clock of `when`; poll() if it has passed already.
     template <class C, class D> static deadline at(const std::chrono::time_point<C, D>& when) {
@@ -133,8 +147,7 @@ public:
         if (ns <= clock_now_ns<C>()) {
             return poll();
         }
-        const bool steady = std::is_same_v<C, std::chrono::steady_clock> || is_simulated<C>();
-        return deadline(ns, steady ? nullptr : &clock_now_ns<C>);
+        return deadline(ns, is_steady<C>() ? nullptr : &clock_now_ns<C>);
     }
 
     /// Returns whether it is never().
@@ -200,19 +213,21 @@ private:
         : ns_(ns), other_clock_(clock) {}
 
     template <class C> static std::int64_t clock_now_ns() {
-        if (std::is_same_v<C, std::chrono::steady_clock> || is_simulated<C>()) {
-            return native_platform::now();
-        }
-        return saturated_ns(C::now().time_since_epoch());
+        return is_steady<C>() ? native_platform::now() : saturated_ns(C::now().time_since_epoch());
     }
 
-    // Returns true if C is the system clock and this thread runs a simulation, in which that clock
-    // is never adjusted.
-    template <class C> static bool is_simulated() noexcept {
-        if constexpr (std::is_same_v<C, std::chrono::system_clock>) {
-            return detail::simulated_machine::here() != nullptr;
-        }
-        return false;
+    // Returns true if C is the steady clock. Also returns true if C is the system clock and this
+    // thread runs a simulation, in which that clock is never adjusted.
+    template <class C> static bool is_steady() noexcept {
+        return std::is_same_v<C, std::chrono::steady_clock> ||
+               (std::is_same_v<C, std::chrono::system_clock> &&
+                detail::simulated_machine::here() != nullptr);
+    }
+
+    // Returns the steady time `rest` nanoseconds from now.
+    static std::int64_t steady_after(std::int64_t rest) noexcept {
+        const std::int64_t now = native_platform::now();
+        return rest > never_ns - now ? never_ns : now + rest;
     }
 
     BIDE_COLD static std::int64_t next_recheck_ns(std::int64_t at) noexcept {
@@ -220,11 +235,7 @@ private:
         return at < latest ? at : latest;
     }
 
-    BIDE_COLD std::int64_t other_steady_ns() const noexcept {
-        const std::int64_t rest = other_rest();
-        const std::int64_t now = native_platform::now();
-        return rest > never_ns - now ? never_ns : now + rest;
-    }
+    BIDE_COLD std::int64_t other_steady_ns() const noexcept { return steady_after(other_rest()); }
 
     // The time left on the deadline's own clock; zero if it has passed.
     BIDE_COLD std::int64_t other_rest() const noexcept {

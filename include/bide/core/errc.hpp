@@ -6,8 +6,9 @@
 /// Defines the error codes of operations, and the exceptions that carry them.
 
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/wait_status.hpp>
+#include <bide/fwd.hpp>
 
+#include <cstddef>
 #include <string>
 #include <system_error>
 
@@ -23,14 +24,6 @@ enum class errc {
     lagged,     ///< The receiver was too slow and missed values.
     no_driver   ///< The wait for a file needs a scheduler or a run_loop that runs its driver.
 };
-
-inline errc errc_of(wait_status what) noexcept {
-    switch (what) {
-    case wait_status::stopped: return errc::stopped;
-    case wait_status::timed_out: return errc::timeout;
-    default: return errc::closed;
-    }
-}
 
 namespace detail {
 

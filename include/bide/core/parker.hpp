@@ -53,23 +53,39 @@ public:
     /// Takes the token. If `rest` is not positive, makes one attempt.
     /// Blocks: until unpark(), for at most `rest`.
     /// Returns: false if the time has passed without a token.
-    template <class R, class P> bool park_for(const std::chrono::duration<R, P>& rest) noexcept {
-        return park_until(deadline::after(rest));
-    }
-
-    /// Takes the token. If the deadline has passed, makes one attempt.
-    /// Blocks: until unpark() or the deadline.
-    /// Returns: false if the deadline has passed without a token.
-    template <class C, class D>
-    bool park_until(const std::chrono::time_point<C, D>& when) noexcept {
-        return park_until(deadline::at(when));
-    }
+    bool park_for(deadline::from_now rest) noexcept { return park_until(deadline(rest)); }
 
     /// \overload
-    bool park_until(deadline until) noexcept;
+    bool park_until(deadline until) noexcept {
+        // Order: relaxed; a hint only, take() decides.
+        if (state_.load(std::memory_order_relaxed) == notified || until.is_poll()) {
+            return take();
+        }
+        futex_word seen = empty;
+        // Order: relaxed; the announcement publishes no data. After a failure, take() acquires.
+        while (state_.compare_exchange_strong(seen, parked, std::memory_order_relaxed,
+                                              std::memory_order_relaxed)) {
+            const bool in_time = futex_wait<Platform>(state_, parked, until);
+            if (take()) {
+                return true;
+            }
+            if (!in_time) {
+                return false;
+            }
+            seen = empty; // a spurious wake
+        }
+        return take();
+    }
 
     /// Leaves a token; several tokens count as one.
-    void unpark() noexcept;
+    void unpark() noexcept {
+        const auto* const word = &state_;
+        // Order: release [parker.token]; pairs with the exchange that takes the token.
+        if (state_.exchange(notified, std::memory_order_release) == parked) {
+            basic_spin<Platform>::measured_wake(
+                [word]() noexcept { futex_wake<Platform>(word, 1); });
+        }
+    }
 
 private:
     static constexpr futex_word empty = 0;
@@ -81,35 +97,6 @@ private:
 
     typename Platform::template atomic<futex_word> state_{empty};
 };
-
-template <class Platform> bool basic_parker<Platform>::park_until(deadline until) noexcept {
-    // Order: relaxed; a hint only, take() decides.
-    if (state_.load(std::memory_order_relaxed) == notified || until.is_poll()) {
-        return take();
-    }
-    futex_word seen = empty;
-    // Order: relaxed; the announcement publishes no data. After a failure, take() acquires.
-    while (state_.compare_exchange_strong(seen, parked, std::memory_order_relaxed,
-                                          std::memory_order_relaxed)) {
-        const bool in_time = futex_wait<Platform>(state_, parked, until);
-        if (take()) {
-            return true;
-        }
-        if (!in_time) {
-            return false;
-        }
-        seen = empty; // a spurious wake
-    }
-    return take();
-}
-
-template <class Platform> void basic_parker<Platform>::unpark() noexcept {
-    const auto* const word = &state_;
-    // Order: release [parker.token]; pairs with the exchange that takes the token.
-    if (state_.exchange(notified, std::memory_order_release) == parked) {
-        basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
-    }
-}
 
 /// Is the parker of native threads.
 using parker = basic_parker<native_platform>;

@@ -21,6 +21,7 @@
 /// member `code`. For any other error type, value() does not compile.
 
 #include <bide/core/errc.hpp>
+#include <bide/core/wait_status.hpp>
 
 #include <concepts>
 
@@ -491,6 +492,14 @@ template <class T, class E, class G>
     requires detail::equal_to<E, G>
 constexpr bool operator==(const result<T, E>& a, const unexpected<G>& e) {
     return !a.has_value() && static_cast<bool>(a.error() == e.error());
+}
+
+inline errc errc_of(wait_status what) noexcept {
+    switch (what) {
+    case wait_status::stopped: return errc::stopped;
+    case wait_status::timed_out: return errc::timeout;
+    default: return errc::closed;
+    }
 }
 
 /// Returns the result of a wait without a value.

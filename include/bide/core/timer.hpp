@@ -39,7 +39,6 @@
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
-#include <bide/core/ready_queue.hpp>
 
 #include <bit>
 #include <system_error>
@@ -142,7 +141,46 @@ public:
     // `moves` times, and decrements `moves` for each. Returns nullptr if no node is due. Also
     // returns nullptr if `moves` has reached zero; then is_moving() is true, and the caller calls
     // again.
-    wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept;
+    wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
+        const std::uint64_t tick = tick_of(now);
+        for (;;) {
+            if (is_moving()) {
+                if (moves == 0) {
+                    return nullptr;
+                }
+                --moves;
+                auto& n = static_cast<wheel_node&>(*slots_[moving].next);
+                remove(n);
+                push(n);
+                continue;
+            }
+            if (used_ == 0) {
+                break;
+            }
+            const unsigned slot = first_slot();
+            const std::uint64_t start = start_of(slot);
+            if (start > tick) {
+                break;
+            }
+            if (slot >= 64) {
+                descend(slot, start, tick);
+                continue;
+            }
+            wheel_link* l = slots_[slot].next;
+            if (at(l) > now) {
+                break;
+            }
+            for (; skipped != 0 && l->next != &slots_[slot] && at(l->next) <= now; --skipped) {
+                l = l->next;
+            }
+            auto& n = static_cast<wheel_node&>(*l);
+            remove(n);
+            return &n;
+        }
+        // No slot begins before the present, so every node keeps its slot.
+        reached_ = tick > reached_ ? tick : reached_;
+        return nullptr;
+    }
 
     // Returns true if the nodes of a slot still have to move down.
     bool is_moving() const noexcept { return (used_ & 1u << levels) != 0; }
@@ -150,7 +188,16 @@ public:
     // Returns the time of the earliest node. If the search for that node would take long, returns
     // an earlier time. If the wheel is empty, returns never_ns.
     // Requires: !is_moving().
-    std::int64_t next_ns() const noexcept;
+    std::int64_t next_ns() const noexcept {
+        if (used_ == 0) {
+            return never_ns;
+        }
+        const unsigned slot = first_slot();
+        if (slot < 64) {
+            return at(slots_[slot].next);
+        }
+        return earliest(slots_[slot], static_cast<std::int64_t>(start_of(slot) << 10));
+    }
 
 private:
     static constexpr unsigned levels = 9;
@@ -209,79 +256,25 @@ private:
         return least;
     }
 
-    void descend(unsigned slot, std::uint64_t start, std::uint64_t now) noexcept;
+    // Moves the nodes of the first slot to the list `moving`, because the time of the slot has come.
+    void descend(unsigned slot, std::uint64_t start, std::uint64_t now) noexcept {
+        wheel_link& from = slots_[slot];
+        // A short list moves to its final level at once: `reached_` advances to its earliest node.
+        const std::uint64_t least = tick_of(earliest(from, 0));
+        const std::uint64_t to = least < now ? least : now;
+        reached_ = to < start ? start : to;
+        wheel_link& end = open(moving);
+        end.next = from.next;
+        end.back = from.back;
+        end.next->back = end.back->next = &end;
+        close(slot);
+    }
 
     std::uint64_t reached_ = 0;
     std::uint32_t used_ = 0;                  // a bit for each level with nodes
     std::uint64_t occupied_[levels + 1] = {}; // a bit for each slot with nodes
     wheel_link slots_[moving + 1] = {};       // the ends of circular lists
 };
-
-// Moves the nodes of the first slot to the list `moving`, because the time of the slot has come.
-inline void timer_wheel::descend(unsigned slot, std::uint64_t start, std::uint64_t now) noexcept {
-    wheel_link& from = slots_[slot];
-    // A short list moves to its final level at once: `reached_` advances to its earliest node.
-    const std::uint64_t least = tick_of(earliest(from, 0));
-    const std::uint64_t to = least < now ? least : now;
-    reached_ = to < start ? start : to;
-    wheel_link& end = open(moving);
-    end.next = from.next;
-    end.back = from.back;
-    end.next->back = end.back->next = &end;
-    close(slot);
-}
-
-inline wheel_node* timer_wheel::take(std::int64_t now, unsigned& moves, unsigned skipped) noexcept {
-    const std::uint64_t tick = tick_of(now);
-    for (;;) {
-        if (is_moving()) {
-            if (moves == 0) {
-                return nullptr;
-            }
-            --moves;
-            auto& n = static_cast<wheel_node&>(*slots_[moving].next);
-            remove(n);
-            push(n);
-            continue;
-        }
-        if (used_ == 0) {
-            break;
-        }
-        const unsigned slot = first_slot();
-        const std::uint64_t start = start_of(slot);
-        if (start > tick) {
-            break;
-        }
-        if (slot >= 64) {
-            descend(slot, start, tick);
-            continue;
-        }
-        wheel_link* l = slots_[slot].next;
-        if (at(l) > now) {
-            break;
-        }
-        for (; skipped != 0 && l->next != &slots_[slot] && at(l->next) <= now; --skipped) {
-            l = l->next;
-        }
-        auto& n = static_cast<wheel_node&>(*l);
-        remove(n);
-        return &n;
-    }
-    // No slot begins before the present, so every node keeps its slot.
-    reached_ = tick > reached_ ? tick : reached_;
-    return nullptr;
-}
-
-inline std::int64_t timer_wheel::next_ns() const noexcept {
-    if (used_ == 0) {
-        return never_ns;
-    }
-    const unsigned slot = first_slot();
-    if (slot < 64) {
-        return at(slots_[slot].next);
-    }
-    return earliest(slots_[slot], static_cast<std::int64_t>(start_of(slot) << 10));
-}
 
 } // namespace detail
 
@@ -500,8 +493,7 @@ private:
     }
     void unlink(call& mine) noexcept {
         call* before = nullptr;
-        call* c = calls_;
-        for (; c != &mine; c = c->next) {
+        for (call* c = calls_; c != &mine; c = c->next) {
             before = c;
         }
         if (before == nullptr) {
@@ -804,13 +796,16 @@ private:
 
 } // namespace detail
 
+template <class Platform> class basic_timer_service;
+template <class Platform> basic_timer_service<Platform>& timer_service();
+
 /// Fires timers and runs runnables on its own threads.
 /// Thread safety: any thread calls any function, except run().
 template <class Platform> class BIDE_SHARED basic_timer_service {
 public:
     /// Makes a service without threads.
     constexpr basic_timer_service() noexcept
-        : timers_(waker(&post_wake_up, this)), resumers_(timers_, waker(&post_wake_up, this)) {}
+        : timers_(waker(&wake_up, this)), resumers_(timers_, waker(&wake_up, this)) {}
     basic_timer_service& operator=(basic_timer_service&&) = delete;
 
     /// Starts the threads if they do not run.
@@ -846,7 +841,20 @@ public:
     bool is_idle() const noexcept { return resumers_.is_idle(); }
 
     /// Is the body of the timer thread.
-    [[noreturn]] void run() noexcept;
+    [[noreturn]] void run() noexcept {
+        for (;;) {
+            const std::int64_t now = Platform::now();
+            {
+                wake_scope<Platform> away(
+                    +[]() noexcept -> executor_ref { return timer_service<Platform>(); });
+                timers_.fire_due(now);
+            }
+            const std::int64_t check = resumers_.start_needed(now);
+            const std::int64_t timer = timers_.next_ns();
+            const std::int64_t next = timer < check ? timer : check;
+            thread_.park_until(next > now ? deadline::at_ns(next) : deadline::poll());
+        }
+    }
 
 private:
     using word = std::uint32_t;
@@ -858,49 +866,17 @@ private:
         }
         static_cast<basic_timer_service*>(self)->run();
     }
-    // If a wake-up is posted already, this call posts no second one. The timer thread takes the
-    // posted wake-up out under the same lock, and checks the timers and the resumers afterwards.
-    static void post_wake_up(void* self) noexcept {
-        auto& service = *static_cast<basic_timer_service*>(self);
-        if (!service.exchange_posted(true)) {
-            service.queue_.post(service.wake_up_);
-        }
-    }
-    bool exchange_posted(bool value) noexcept {
-        const typename lock_word::guard section(lock_);
-        const bool old = posted_;
-        posted_ = value;
-        return old;
+    // The timer thread checks the timers and the resumers after it has taken the token.
+    static void wake_up(void* self) noexcept {
+        static_cast<basic_timer_service*>(self)->thread_.unpark();
     }
 
     basic_timer_queue<Platform> timers_;
     detail::basic_resumers<Platform> resumers_;
-    basic_ready_queue<Platform> queue_;
-    runnable wake_up_;
+    basic_parker<Platform> thread_; // the timer thread sleeps here
     typename Platform::template atomic<word> lock_{0};
     typename Platform::template atomic<bool> runs_{false}; // written under lock_
-    typename Platform::template var<bool> posted_{false};  // under lock_: wake_up_ is in the queue
 };
-
-template <class Platform> basic_timer_service<Platform>& timer_service();
-
-template <class Platform> void basic_timer_service<Platform>::run() noexcept {
-    for (;;) {
-        const std::int64_t now = Platform::now();
-        {
-            wake_scope<Platform> away(
-                +[]() noexcept -> executor_ref { return timer_service<Platform>(); });
-            timers_.fire_due(now);
-        }
-        const std::int64_t check = resumers_.start_needed(now);
-        const std::int64_t timer = timers_.next_ns();
-        const std::int64_t next = timer < check ? timer : check;
-        runnable* const r = queue_.pop(next > now ? deadline::at_ns(next) : deadline::poll());
-        if (r == &wake_up_) {
-            exchange_posted(false);
-        }
-    }
-}
 
 namespace detail {
 

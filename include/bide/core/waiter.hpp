@@ -148,10 +148,12 @@ private:
 template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {
     using link = detail::waiter_link<Platform>;
 
+    static constexpr waker no_waker{};
+
 public:
     /// Makes a wait for `asked` units of the primitive. If there is no waker, the owner is a
     /// thread, which calls park().
-    explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
+    explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = no_waker) noexcept
         : waker_(wake), request_(request{asked}), missing(asked) {}
     basic_waiter& operator=(basic_waiter&&) = delete;
 

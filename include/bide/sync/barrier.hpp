@@ -86,18 +86,11 @@ public:
 
     // Begins the next phase and lets every waiter through. Called once after the last arrival.
     void advance() noexcept {
-        // Order: relaxed; the CAS decides.
-        word seen = word_.load(std::memory_order_relaxed);
-        while ((seen & queued) == 0) {
-            // Order: release [barrier.phase]; a waiter that sees the next phase sees what was done
-            // before each arrival of this phase. This step ignores the lock, because the holder of
-            // the lock has not decided to wait yet. Failure: look again.
-            if (word_.compare_exchange_weak(seen, next_phase(seen) | (seen & lock::both),
-                                            std::memory_order_release, std::memory_order_relaxed)) {
-                return;
-            }
+        const word seen = entry::change_or_lock(
+            word_, [this](word from) noexcept { return next_phase(from) | (from & lock::both); });
+        if ((seen & queued) == 0) {
+            return;
         }
-        seen = lock::acquire(word_);
         basic_wake_list<Platform> passed;
         queue_.pop_all(passed);
         // Order: by release_as [lock_bits.release], which is a release [barrier.phase] too.
@@ -115,10 +108,8 @@ public:
                waits::until(*this, p, end) == wait_status::granted;
     }
     result<void> wait(phase p, const typename Platform::stop_token& token) noexcept {
-        if (has_passed(p) || spin(p) || waits::until(*this, p, token) == wait_status::granted) {
-            return {};
-        }
-        return unexpected{errc::stopped};
+        return result_of(has_passed(p) || spin(p) ? wait_status::granted
+                                                  : waits::until(*this, p, token));
     }
 
     // The operation of async_wait() (core/wait_ops.hpp).
@@ -144,13 +135,11 @@ public:
         const auto has_ended = [p = w.amount()](word seen) noexcept { return phase_of(seen) != p; };
         // Order: acquire [barrier.phase]; a waiter that passes sees what was done before each
         // arrival.
-        return entry::enqueue(w, word_, queue_, has_ended, 0, [this](word) noexcept { unlock(); });
+        return entry::enqueue(w, word_, queue_, has_ended);
     }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept {
-        return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
-    }
+    bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
     // The thread does not spin here, because it has spun before it was queued.
     bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }
 
@@ -179,13 +168,6 @@ private:
         // Order: relaxed; the last arrival came after each drop() [barrier.arrive].
         const word expected = expected_.load(std::memory_order_relaxed);
         return ((seen + one_phase) & phases) | expected * one;
-    }
-
-    // Releases the lock. Requires: it is held, and `queued` is set.
-    void unlock() noexcept {
-        const word cleared = lock::both | (queue_.empty() ? queued : word{0});
-        // Order: release [lock_bits.release]; the next holder sees the queue.
-        lock::wake_after(&word_, word_.fetch_and(~cleared, std::memory_order_release));
     }
 
     typename Platform::template atomic<word> word_;
@@ -284,14 +266,12 @@ public:
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if the phase has ended; false after the time-out.
-    template <class R, class P>
-    bool wait_for(const arrival_token& token, const std::chrono::duration<R, P>& rest) {
-        return gate_.wait_until(token.at_, deadline::after(rest));
+    bool wait_for(const arrival_token& token, deadline::from_now rest) {
+        return gate_.wait_until(token.at_, deadline(rest));
     }
     /// Waits as wait() does, but at most until a point in time.
-    template <class C, class D>
-    bool wait_until(const arrival_token& token, const std::chrono::time_point<C, D>& when) {
-        return gate_.wait_until(token.at_, deadline::at(when));
+    bool wait_until(const arrival_token& token, deadline when) {
+        return gate_.wait_until(token.at_, when);
     }
 
     /// Waits as wait() does, unless a stop is requested first.

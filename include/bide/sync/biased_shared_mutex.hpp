@@ -10,7 +10,7 @@
 // ends this bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
 
 #include <bide/sync/detail/permit_queue.hpp>
-#include <bide/sync/lock_operations.hpp>
+#include <bide/sync/shared_mutex.hpp>
 
 #include <bit>
 
@@ -177,54 +177,58 @@ public:
     }
     bool cancel(node& w, wait_status why) noexcept { return permits_.cancel(w, why); }
 
-    // How a reader takes one permit, and how a writer takes all. Both types are also the steps of
-    // an operation (core/wait_ops.hpp).
-    struct reading {
+    // How a reader takes one permit, and how a writer takes all. This type is also the steps of an
+    // operation (core/wait_ops.hpp). A writer queues through the functions above, which end the
+    // bias; a reader queues in the queue itself.
+    template <bool Writes> struct mode {
         basic_biased_permits& from;
-        static constexpr std::ptrdiff_t amount = 1;
+        static constexpr std::ptrdiff_t amount = Writes ? all : 1;
 
         const auto& primitive() const noexcept { return from; }
-        bool take_free() const noexcept { return enter(from.slot_of_this_thread()); }
-        bool try_take() const noexcept { return from.try_take_slowly(); }
-        template <class Limit> wait_status wait(const Limit& limit) const noexcept {
-            return thread_wait<queue, Platform>::until(from.permits_, amount, limit);
+        // Fails for a writer if the mutex is biased, and for a reader if it is not.
+        bool take_free() const noexcept {
+            if constexpr (Writes) {
+                return from.permits_.take_known(all, all);
+            } else {
+                return enter(from.slot_of_this_thread());
+            }
         }
-        reading steps() const noexcept { return *this; }
+        bool try_take() const noexcept {
+            return Writes ? from.end_bias_and_take() : from.try_take_slowly();
+        }
+        template <class Limit> wait_status wait(const Limit& limit) const noexcept {
+            auto& queue = waiters();
+            return thread_wait<std::remove_reference_t<decltype(queue)>, Platform>::until(
+                queue, amount, limit);
+        }
+        mode steps() const noexcept { return *this; }
+        bool give() const noexcept {
+            return Writes ? permit_mode<Platform>{from.permits_, all, all}.give() : from.give_one();
+        }
+        bool downgrade() const noexcept {
+            return permit_mode<Platform>{from.permits_, all, all}.downgrade();
+        }
 
         wait_status try_now() const noexcept {
-            return from.try_take_one() ? wait_status::granted : wait_status::waiting;
+            return take_free() || try_take() ? wait_status::granted : wait_status::waiting;
         }
         wait_status enqueue(node& w) const noexcept {
             w.ask(amount);
-            return from.permits_.enqueue(w);
+            return waiters().enqueue(w);
         }
         bool cancel(node& w, wait_status why) const noexcept { return from.cancel(w, why); }
-    };
-    struct writing {
-        basic_biased_permits& from;
-        static constexpr std::ptrdiff_t amount = all;
 
-        const auto& primitive() const noexcept { return from; }
-        // Fails if the mutex is biased.
-        bool take_free() const noexcept { return from.permits_.take_known(all, all); }
-        bool try_take() const noexcept { return from.end_bias_and_take(); }
-        template <class Limit> wait_status wait(const Limit& limit) const noexcept {
-            return waits::until(from, amount, limit);
+    private:
+        auto& waiters() const noexcept {
+            if constexpr (Writes) {
+                return from;
+            } else {
+                return from.permits_;
+            }
         }
-        writing steps() const noexcept { return *this; }
-
-        wait_status try_now() const noexcept {
-            return from.try_take_all() ? wait_status::granted : wait_status::waiting;
-        }
-        wait_status enqueue(node& w) const noexcept {
-            w.ask(amount);
-            return from.enqueue(w);
-        }
-        bool cancel(node& w, wait_status why) const noexcept { return from.cancel(w, why); }
     };
 
 private:
-    using waits = thread_wait<basic_biased_permits, Platform>;
     using word = typename queue::word;
     using atomic = typename Platform::template atomic<word>;
 
@@ -343,10 +347,12 @@ private:
 /// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
 /// Threads are assigned to the slots round-robin, in the order of their first reads.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock it: lock() and
+/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock() and
 /// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
-/// async_lock(), and the same with _shared. Each exclusive one ends the bias;
-/// try_lock() does so even if it returns false.
+/// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared(). Each function that
+/// locks it exclusively ends the bias; try_lock() does so even if it returns false. While the mutex
+/// is biased, unlock_shared() cannot tell whether the mutex is locked; if it is not, a later
+/// unlock() terminates.
 template <class Platform, unsigned Slots>
 class basic_biased_shared_mutex
     : public shared_lock_operations<basic_biased_shared_mutex<Platform, Slots>, Platform> {
@@ -371,45 +377,14 @@ public:
 
     basic_biased_shared_mutex& operator=(basic_biased_shared_mutex&&) = delete;
 
-    /// Unlocks the mutex, or hands it to the first waiters.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
-    void unlock() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        if (!permits_.in_queue().give_known(0, all) && !permits_.in_queue().give(all, all)) {
-            detail::fatal(name, this, "unlocked while not locked");
-        }
-    }
-
-    /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
-    /// readers that are first in the queue lock it too.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
-    void unlock_and_lock_shared() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        this->noted_shared(true);
-        if (!permits_.in_queue().give(all - 1, all - 1)) {
-            detail::fatal(name, this, "downgraded while not locked");
-        }
-    }
-
-    /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
-    /// Requires: the mutex is locked shared; terminates if it can tell that it is not. While the
-    /// mutex is biased, it cannot tell; then a later unlock() terminates.
-    void unlock_shared() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_, detail::wait_notes::mode::shared);)
-        if (!permits_.give_one()) {
-            detail::fatal(name, this, "unlocked (shared) while not locked");
-        }
-    }
-
 private:
     friend lock_operations<basic_biased_shared_mutex, Platform>;
     friend shared_lock_operations<basic_biased_shared_mutex, Platform>;
 
     static constexpr const char* name = "biased_shared_mutex";
-    static constexpr std::ptrdiff_t all = permits::all;
 
-    typename permits::writing exclusive() noexcept { return {permits_}; }
-    typename permits::reading shared() noexcept { return {permits_}; }
+    typename permits::template mode<true> exclusive() noexcept { return {permits_}; }
+    typename permits::template mode<false> shared() noexcept { return {permits_}; }
 
     permits permits_;
 };

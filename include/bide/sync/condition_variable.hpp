@@ -314,6 +314,9 @@ template <class Platform> struct condition_payload {
 // The predicate of a wait that has none.
 struct unconditional {};
 
+template <class Predicate>
+concept condition = std::predicate<Predicate&> || std::same_as<Predicate, unconditional>;
+
 } // namespace detail
 
 /// The state of a coroutine's wait in a condition_variable.
@@ -378,60 +381,47 @@ public:
 
     // ---- Threads
 
-    /// Unlocks the mutex, waits for a notification, and locks the mutex again.
+    /// Unlocks the mutex, waits for a notification, and locks the mutex again. With a predicate,
+    /// waits until `predicate()` is true. It is called with the mutex locked, first at once.
     /// Blocks: until a notification, and then until the caller has the mutex.
-    template <class Lock> void wait(Lock& lock) { wait_once(lock, deadline::never()); }
-    /// Waits until `predicate()` is true. It is called with the mutex locked, first at once.
-    template <class Lock, std::predicate Predicate> void wait(Lock& lock, Predicate predicate) {
-        wait_until_true(lock, predicate, deadline::never());
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    void wait(Lock& lock, Predicate predicate = {}) {
+        wait_by(lock, predicate, deadline::never());
     }
 
     /// Waits as wait() does, but at most `rest`.
-    /// Returns: true if it was notified; false after the time-out.
-    template <class Lock, class R, class P>
-    bool wait_for(Lock& lock, const std::chrono::duration<R, P>& rest) {
-        return wait_once(lock, deadline::after(rest)) == wait_status::granted;
-    }
-    /// Waits as wait() does, but at most `rest`.
-    /// Returns: the result of the last call of `predicate()`.
-    template <class Lock, class R, class P, std::predicate Predicate>
-    bool wait_for(Lock& lock, const std::chrono::duration<R, P>& rest, Predicate predicate) {
-        return wait_until_true(lock, predicate, deadline::after(rest)) == wait_status::granted;
+    /// Returns: without a predicate, true if it was notified, and false after the time-out; with
+    /// one, the result of the last call of `predicate()`.
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    bool wait_for(Lock& lock, deadline::from_now rest, Predicate predicate = {}) {
+        return wait_by(lock, predicate, deadline(rest)) == wait_status::granted;
     }
     /// Waits as wait_for() does, but at most until a point in time.
-    template <class Lock, class C, class D>
-    bool wait_until(Lock& lock, const std::chrono::time_point<C, D>& when) {
-        return wait_once(lock, deadline::at(when)) == wait_status::granted;
-    }
-    /// \overload
-    template <class Lock, class C, class D, std::predicate Predicate>
-    bool wait_until(Lock& lock, const std::chrono::time_point<C, D>& when, Predicate predicate) {
-        return wait_until_true(lock, predicate, deadline::at(when)) == wait_status::granted;
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    bool wait_until(Lock& lock, deadline when, Predicate predicate = {}) {
+        return wait_by(lock, predicate, when) == wait_status::granted;
     }
 
     /// Waits as wait() does, unless a stop is requested first.
-    /// Returns: errc::stopped if it was not notified.
-    template <class Lock> result<void> wait(Lock& lock, typename Platform::stop_token token) {
-        return result_of(wait_once(lock, token));
-    }
-    /// Waits as wait() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the last call of `predicate()` returned false.
-    template <class Lock, std::predicate Predicate>
-    result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, token));
+    /// Returns: errc::stopped if it was not notified, or if the last call of `predicate()` returned
+    /// false.
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate = {}) {
+        return result_of(wait_by(lock, predicate, token));
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
-    /// Returns: errc::timeout or errc::stopped if the last call of `predicate()` returned false.
-    template <class Lock, class R, class P, std::predicate Predicate>
-    result<void> wait_for(Lock& lock, typename Platform::stop_token token,
-                          const std::chrono::duration<R, P>& rest, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, token, deadline::after(rest)));
+    /// Returns: errc::timeout or errc::stopped if it was not notified, or if the last call of
+    /// `predicate()` returned false.
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    result<void> wait_for(Lock& lock, typename Platform::stop_token token, deadline::from_now rest,
+                          Predicate predicate = {}) {
+        return result_of(wait_by(lock, predicate, token, deadline(rest)));
     }
     /// Waits as wait_for() does, but at most until a point in time.
-    template <class Lock, class C, class D, std::predicate Predicate>
-    result<void> wait_until(Lock& lock, typename Platform::stop_token token,
-                            const std::chrono::time_point<C, D>& when, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, token, deadline::at(when)));
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    result<void> wait_until(Lock& lock, typename Platform::stop_token token, deadline when,
+                            Predicate predicate = {}) {
+        return result_of(wait_by(lock, predicate, token, when));
     }
 
     // ---- Coroutines
@@ -439,20 +429,16 @@ public:
     /// Waits as wait() does, for a coroutine. While the coroutine waits, `lock` owns nothing; when
     /// the coroutine resumes, `lock` owns the mutex. If the coroutine is destroyed while it waits,
     /// the mutex is not locked for it (core/async_op.hpp says when it may be destroyed).
+    ///
+    /// The predicate is called where the coroutine would resume, with the mutex locked. If it
+    /// returns false after a notification, the coroutine does not resume.
     /// Returns: an operation for co_await; its value is a notified.
-    /// Requires: `lock` outlives the wait.
-    template <class Lock>
-    basic_async_op<basic_notified<Platform>, Platform> async_wait(Lock& lock) {
-        return async_wait(lock, detail::unconditional());
-    }
-    /// Waits as async_wait() does, until `predicate()` is true. The predicate is called where the
-    /// coroutine would resume, with the mutex locked. If it returns false after a notification, the
-    /// coroutine does not resume.
-    /// Requires: `predicate` does not throw, and is copied bytewise: a lambda that captures three
-    /// references or numbers at most, or a std::ref; terminates if it throws.
-    template <class Lock, class Predicate>
-        requires std::predicate<Predicate&> || std::same_as<Predicate, detail::unconditional>
-    basic_async_op<basic_notified<Platform>, Platform> async_wait(Lock& lock, Predicate predicate) {
+    /// Requires: `lock` outlives the wait. `predicate` does not throw, and is copied bytewise: a
+    /// lambda that captures three references or numbers at most, or a std::ref; terminates if it
+    /// throws.
+    template <class Lock, detail::condition Predicate = detail::unconditional>
+    basic_async_op<basic_notified<Platform>, Platform> async_wait(Lock& lock,
+                                                                  Predicate predicate = {}) {
         require_locked(lock);
         return {std::in_place, waiting<Lock, Predicate>{predicate}, queue_, lock};
     }
@@ -503,16 +489,21 @@ private:
                                                    detail::noted_mode<Lock>);)
         return mine.outcome(what);
     }
-    // Returns granted if `predicate()` is true at the end.
+    // Returns granted if it was notified; with a predicate, if `predicate()` is true at the end.
     template <class Lock, class Predicate, class... Limits>
-    wait_status wait_until_true(Lock& lock, Predicate& predicate, const Limits&... limits) {
-        while (!predicate()) {
-            const wait_status what = wait_once(lock, limits...);
-            if (what != wait_status::granted) {
-                return predicate() ? wait_status::granted : what;
+    wait_status wait_by(Lock& lock, Predicate& predicate, const Limits&... limits) {
+        if constexpr (std::same_as<Predicate, detail::unconditional>) {
+            return wait_once(lock, limits...);
+        } else {
+            wait_status what = wait_status::granted;
+            while (!predicate()) {
+                if (what != wait_status::granted) {
+                    return what;
+                }
+                what = wait_once(lock, limits...);
             }
+            return wait_status::granted;
         }
-        return wait_status::granted;
     }
 
     // The wait of a coroutine (core/wait_ops.hpp).

@@ -65,13 +65,9 @@ public:
     /// wait_for(), as std::condition_variable; types that acquire have try_acquire_for(), as
     /// std::counting_semaphore.
     /// Returns: true if the event was set; false after the time-out.
-    template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return gate_.wait_until(deadline::after(rest));
-    }
+    bool wait_for(deadline::from_now rest) { return gate_.wait_until(deadline(rest)); }
     /// Waits as wait() does, but at most until a point in time.
-    template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return gate_.wait_until(deadline::at(when));
-    }
+    bool wait_until(deadline when) { return gate_.wait_until(when); }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the event was not set.

@@ -189,11 +189,8 @@ public:
     /// Takes over what `other` holds. `other` holds nothing then.
     basic_key_lock(basic_key_lock&& other) noexcept = default;
     /// Unlocks what it holds and takes over what `other` holds.
-    basic_key_lock& operator=(basic_key_lock&& other) noexcept {
-        if (this != &other) {
-            unlock();
-            use_ = std::move(other.use_);
-        }
+    basic_key_lock& operator=(basic_key_lock other) noexcept {
+        std::swap(use_, other.use_);
         return *this;
     }
     /// Unlocks the key.
@@ -287,15 +284,11 @@ public:
 
     /// Locks a key as lock() does, but waits at most `rest`.
     /// Returns: the lock; empty after the time-out.
-    template <class R, class P>
-    key_lock try_lock_for(const Key& key, const std::chrono::duration<R, P>& rest) {
-        return until(key, deadline::after(rest));
+    key_lock try_lock_for(const Key& key, deadline::from_now rest) {
+        return until(key, deadline(rest));
     }
     /// Locks a key as lock() does, but waits at most until a point in time.
-    template <class C, class D>
-    key_lock try_lock_until(const Key& key, const std::chrono::time_point<C, D>& when) {
-        return until(key, deadline::at(when));
-    }
+    key_lock try_lock_until(const Key& key, deadline when) { return until(key, when); }
 
     /// Locks a key as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
@@ -308,27 +301,18 @@ public:
     /// Throws: as lock().
     /// Returns: an operation for co_await; its value is the lock.
     basic_async_op<key_lock, Platform> async_lock(const Key& key) {
-        return {locking(), use_of(key)};
+        use mine = use_of(key);
+        return {locking{{mine->permits, 1}}, std::move(mine)};
     }
 
 private:
     static constexpr std::size_t most = 4'096; // shards
 
     // The operation of async_lock() (core/wait_ops.hpp).
-    struct locking {
-        locking() noexcept {}
-        const auto& primitive(const use& of) const noexcept { return of->permits; }
-        wait_status try_now(use& of) const noexcept {
-            auto& permits = of->permits;
-            return permits.take_known(1, 1) || permits.try_take(1) ? wait_status::granted
-                                                                   : wait_status::waiting;
-        }
-        wait_status enqueue(basic_waiter<Platform>& w, use& of) const noexcept {
-            w.ask(1);
-            return of->permits.enqueue(w);
-        }
-        bool cancel(basic_waiter<Platform>& w, wait_status why, use& of) const noexcept {
-            return of->permits.cancel(w, why);
+    struct locking : detail::basic_permit_queue<Platform>::taking {
+        wait_status try_now() const noexcept {
+            return this->from.take_known(1, 1) || this->from.try_take(1) ? wait_status::granted
+                                                                         : wait_status::waiting;
         }
         result<key_lock> collect(wait_status what, use& of) const noexcept {
             if (what != wait_status::granted) {

@@ -3,11 +3,11 @@
 #define BIDE_SYNC_LOCK_OPERATIONS_HPP
 
 /// \file
-/// The functions that lock a mutex of bide. They are the functions of TimedLockable and
-/// SharedTimedLockable, one that takes a stop token, and one for coroutines.
+/// The functions that lock a mutex of bide exclusively. They are the functions of TimedLockable,
+/// one that takes a stop token, and one for coroutines.
 //
-// A mutex derives from lock_operations, or from shared_lock_operations. Its private function
-// exclusive(), and shared() for readers, returns an object with these functions:
+// A mutex derives from lock_operations, or from shared_lock_operations (shared_mutex.hpp). Its
+// private function exclusive(), and shared() for readers, returns an object with these functions:
 //
 //   bool take_free() noexcept;                      locks by a CAS that expects the usual free
 //                                                   state
@@ -16,11 +16,15 @@
 //                                                   stop token; the caller has already tried to lock
 //   auto steps() noexcept;                          returns the wait of a coroutine
 //                                                   (core/wait_ops.hpp), without its result type
+//   bool give() noexcept;                           unlocks; returns false if the mutex is seen not
+//                                                   to be locked
+//
+// A mutex that has a function unlock() of its own needs no give(). Others have a private constant
+// `name`, for messages.
 
 #include <bide/core/waiter.hpp>
 
 #include <mutex>
-#include <shared_mutex>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -75,6 +79,17 @@ template <class Platform> struct permit_mode {
         return waits::until(of, amount, limit);
     }
     typename queue::taking steps() const noexcept { return {of, amount}; }
+    bool give() const noexcept {
+        return of.give_known(static_cast<std::uint64_t>(all - amount),
+                             static_cast<std::uint64_t>(amount)) ||
+               of.give(static_cast<std::uint64_t>(amount), static_cast<std::uint64_t>(all));
+    }
+
+    // Gives back all permits but one.
+    bool downgrade() const noexcept {
+        const auto most = static_cast<std::uint64_t>(all - 1);
+        return of.give(most, most);
+    }
 
     // For a condition_variable: the queue, and what a waiter asks for there.
     queue& waiters() const noexcept { return of; }
@@ -137,6 +152,15 @@ public:
         return detail::lock_operation<Platform>(self().exclusive().steps(), make);
     }
 
+    /// Unlocks the mutex, or hands it to the first waiters.
+    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    void unlock() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&self());)
+        if (!self().exclusive().give()) {
+            detail::fatal(Mutex::name, &self(), "unlocked while not locked");
+        }
+    }
+
 protected:
     constexpr lock_operations() noexcept = default;
     ~lock_operations() = default;
@@ -153,70 +177,6 @@ private:
     bool noted(bool is_locked) noexcept {
         BIDE_CHECKED(detail::note_locked<Platform>(&self(), is_locked);)
         return is_locked;
-    }
-};
-
-/// Locks a Mutex exclusively or shared.
-template <class Mutex, class Platform>
-class shared_lock_operations : public lock_operations<Mutex, Platform> {
-public:
-    /// Locks the mutex shared.
-    /// Blocks: until no writer has the mutex and every earlier waiter has had it.
-    /// Memory order: what happens before the last exclusive unlock happens before the return.
-    void lock_shared() {
-        if (!try_lock_shared()) {
-            lock_shared_by(deadline::never());
-        }
-    }
-
-    /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_shared() noexcept {
-        auto&& how = this->self().shared();
-        return noted_shared(how.take_free() || how.try_take());
-    }
-
-    /// Locks the mutex as lock_shared() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock_shared() || lock_shared_by(deadline::after(rest));
-    }
-    /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock_shared() || lock_shared_by(deadline::at(when));
-    }
-
-    /// Locks the mutex as lock_shared() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(try_lock_shared() || lock_shared_by(token));
-    }
-
-    /// Locks the mutex as lock_shared() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex, on any
-    /// thread.
-    basic_async_op<std::shared_lock<Mutex>, Platform> async_lock_shared() {
-        return detail::lock_operation<Platform>(this->self().shared().steps(), [this]() noexcept {
-            return std::shared_lock<Mutex>(this->self(), std::adopt_lock);
-        });
-    }
-
-protected:
-    constexpr shared_lock_operations() noexcept = default;
-    ~shared_lock_operations() = default;
-
-    /// Notes the shared lock if `is_locked` is true, and returns `is_locked`.
-    bool noted_shared(bool is_locked) noexcept {
-        BIDE_CHECKED(detail::note_locked<Platform>(&this->self(), is_locked,
-                                                   detail::wait_notes::mode::shared);)
-        return is_locked;
-    }
-
-private:
-    template <class Limit> bool lock_shared_by(const Limit& limit) noexcept {
-        return noted_shared(this->self().shared().wait(limit) == wait_status::granted);
     }
 };
 

@@ -26,8 +26,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// auto lock = co_await accounts.async_lock(); // in a coroutine: suspends it
 /// \endcode
 ///
-/// lock_operations has the functions that lock it: lock(), with a stop token or without,
-/// try_lock(), try_lock_for(), try_lock_until(), async_lock().
+/// lock_operations has the functions that lock and unlock it: lock(), with a stop token or without,
+/// try_lock(), try_lock_for(), try_lock_until(), async_lock(), unlock().
 template <class Platform>
 class basic_mutex : public lock_operations<basic_mutex<Platform>, Platform> {
 public:
@@ -37,30 +37,23 @@ public:
     /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp).
     /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_mutex([[maybe_unused]] const char* its_name) noexcept : permits_(1) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "mutex", its_name);)
+        BIDE_CHECKED(detail::note_made<Platform>(this, name, its_name);)
     }
 
     /// Destroys the mutex.
     /// Requires: there are no waiters; terminates otherwise.
     ~basic_mutex() {
-        permits_.require_no_waiters("mutex", this);
+        permits_.require_no_waiters(name, this);
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
     basic_mutex& operator=(basic_mutex&&) = delete;
 
-    /// Unlocks the mutex, or hands it to the first waiter.
-    /// Requires: the mutex is locked; terminates otherwise.
-    void unlock() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        if (!permits_.give_known(0, 1) && !permits_.give(1, 1)) {
-            detail::fatal("mutex", this, "unlocked while not locked");
-        }
-    }
-
 private:
     friend lock_operations<basic_mutex, Platform>;
     friend detail::condition_access;
+
+    static constexpr const char* name = "mutex";
 
     detail::permit_mode<Platform> exclusive() noexcept { return {permits_, 1, 1}; }
 

@@ -122,14 +122,11 @@ public:
         const auto has_permit = [](word seen) noexcept { return (seen & stored) != 0; };
         // Order: acquire [notify.notify]; the waiter sees what was done before the notifications so
         // far.
-        return entry::enqueue(w, word_, queue_, has_permit, stored,
-                              [this](word) noexcept { unlock(); });
+        return entry::enqueue(w, word_, queue_, has_permit, stored);
     }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept {
-        return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
-    }
+    bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
 
     // Enqueues the seat, if it is free. If there is a permit, marks the seat instead.
     void enable(seat& s) noexcept {
@@ -231,30 +228,12 @@ private:
         lock::release_as(word_, queue_.empty() ? if_empty : queued);
     }
     // Notifies if there are no waiters: sets the bits of `next` in the word. If there are waiters,
-    // acquires the lock and returns false.
+    // acquires the lock and returns false. The waiter that takes the permit, and each waiter that
+    // queues later, sees what was done before [notify.notify].
     bool notify_none(word next) noexcept {
-        // Order: relaxed; the CAS decides.
-        word seen = word_.load(std::memory_order_relaxed);
-        word locks = 0; // the lock bits that the CAS clears
-        for (;;) {
-            while ((seen & queued) == 0) {
-                // Order: release [notify.notify]; the waiter that takes the permit, and each waiter
-                // that queues later, sees what was done before. This step releases the lock if this
-                // thread holds it [lock_bits.release], and ignores the lock otherwise. Failure:
-                // look again.
-                if (word_.compare_exchange_weak(seen, (seen | next) & ~locks,
-                                                std::memory_order_release,
-                                                std::memory_order_relaxed)) {
-                    lock::wake_after(&word_, seen & locks);
-                    return true;
-                }
-            }
-            if (locks != 0) {
-                return false;
-            }
-            seen = lock::acquire(word_);
-            locks = lock::both;
-        }
+        const auto seen =
+            entry::change_or_lock(word_, [next](word w) noexcept { return w | next; });
+        return (seen & queued) == 0;
     }
     // Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks
     // the seat. If the node is a case of a select that has selected another case, marks the seat in
@@ -348,13 +327,9 @@ public:
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if it was notified; false after the time-out.
-    template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return wait_by(deadline::after(rest)).has_value();
-    }
+    bool wait_for(deadline::from_now rest) { return wait_by(deadline(rest)).has_value(); }
     /// Waits as wait() does, but at most until a point in time.
-    template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return wait_by(deadline::at(when)).has_value();
-    }
+    bool wait_until(deadline when) { return wait_by(when).has_value(); }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
@@ -421,13 +396,9 @@ public:
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if it was notified; false after the time-out.
-    template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return wait_by(deadline::after(rest)).has_value();
-    }
+    bool wait_for(deadline::from_now rest) { return wait_by(deadline(rest)).has_value(); }
     /// Waits as wait() does, but at most until a point in time.
-    template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return wait_by(deadline::at(when)).has_value();
-    }
+    bool wait_until(deadline when) { return wait_by(when).has_value(); }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.

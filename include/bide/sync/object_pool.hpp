@@ -370,7 +370,6 @@ template <class T, class Platform> class object_pool {
     using object = detail::pooled_object<T, Platform>;
     using place = detail::object_place<T, Platform>;
     using queue = detail::basic_permit_queue<Platform>;
-    using wait = thread_wait<queue, Platform>;
 
 public:
     /// The type of the objects.
@@ -408,33 +407,29 @@ public:
     /// Blocks: until an object is free or a new one is within the limit, and every earlier waiter
     /// was served.
     /// Throws: closed_error if the pool is closed; what the callables throw.
-    lease acquire() { return std::move(lend(wait_until(deadline::never())).value()); }
+    lease acquire() { return std::move(lend(wait(deadline::never())).value()); }
 
     /// Borrows an object as acquire() does, if that needs no wait for another caller.
     /// Throws: what the callables throw.
     /// Returns: the object, or nothing. It returns nothing if the pool is closed, if callers wait,
     /// or if the number of callers that have, make or destroy an object has reached the limit.
-    lease try_acquire() { return or_nothing(lend(wait_until(deadline::poll()))); }
+    lease try_acquire() { return or_nothing(lend(wait(deadline::poll()))); }
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
     /// Throws: what the callables throw. `rest` does not limit the time of the callables.
     /// Returns: the object; nothing after the time-out, or if the pool is closed. The result does
     /// not tell which of the two happened, as with the try_ functions of keyed_mutex. is_closed()
     /// tells it, and so do the results of acquire(stop) and of async_acquire() with a time limit.
-    template <class R, class P> lease try_acquire_for(const std::chrono::duration<R, P>& rest) {
-        return or_nothing(lend(wait_until(deadline::after(rest))));
+    lease try_acquire_for(deadline::from_now rest) {
+        return or_nothing(lend(wait(deadline(rest))));
     }
     /// Borrows an object as try_acquire_for() does, but waits at most until a point in time.
-    template <class C, class D> lease try_acquire_until(const std::chrono::time_point<C, D>& when) {
-        return or_nothing(lend(wait_until(deadline::at(when))));
-    }
+    lease try_acquire_until(deadline when) { return or_nothing(lend(wait(when))); }
 
     /// Borrows an object as acquire() does, unless a stop is requested during the wait.
     /// Throws: what the callables throw.
     /// Returns: errc::stopped or errc::closed if no object was borrowed.
-    result<lease> acquire(typename Platform::stop_token stop) {
-        return lend(permits_.try_take(1) ? wait_status::granted : wait::until(permits_, 1, stop));
-    }
+    result<lease> acquire(typename Platform::stop_token stop) { return lend(wait(stop)); }
 
     /// Borrows an object as acquire() does, for a coroutine, which calls the callables when it
     /// resumes. If `make` has to wait, see async_acquire_object() (task/acquire_object.hpp).
@@ -507,8 +502,9 @@ private:
     }
     static lease or_nothing(result<lease> got) noexcept { return got ? std::move(*got) : lease(); }
 
-    wait_status wait_until(deadline end) noexcept {
-        return permits_.try_take(1) ? wait_status::granted : wait::until(permits_, 1, end);
+    template <class Limit> wait_status wait(const Limit& limit) noexcept {
+        return permits_.try_take(1) ? wait_status::granted
+                                    : thread_wait<queue, Platform>::until(permits_, 1, limit);
     }
 
     // Makes a lease of a permit.

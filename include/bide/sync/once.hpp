@@ -128,14 +128,9 @@ public:
 
     /// Waits as begin() does, but at most `rest`.
     /// Returns: errc::timeout after the time-out.
-    template <class R, class P> result<turn> begin_for(const std::chrono::duration<R, P>& rest) {
-        return result_of_wait(wait(deadline::after(rest)));
-    }
+    result<turn> begin_for(deadline::from_now rest) { return result_of_wait(wait(deadline(rest))); }
     /// Waits as begin() does, but at most until a point in time.
-    template <class C, class D>
-    result<turn> begin_until(const std::chrono::time_point<C, D>& when) {
-        return result_of_wait(wait(deadline::at(when)));
-    }
+    result<turn> begin_until(deadline when) { return result_of_wait(wait(when)); }
     /// Waits as begin() does, unless a stop is requested first.
     /// Returns: errc::stopped if a stop was requested.
     result<turn> begin(typename Platform::stop_token token) { return result_of_wait(wait(token)); }

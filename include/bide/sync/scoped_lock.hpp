@@ -61,13 +61,10 @@ public:
     lock_set(lock_set&& other) noexcept
         : mutexes_(other.mutexes_), order_(other.order_), locked_(std::exchange(other.locked_, 0)) {
     }
-    lock_set& operator=(lock_set&& other) noexcept {
-        if (this != &other) {
-            unlock();
-            mutexes_ = other.mutexes_;
-            order_ = other.order_;
-            locked_ = std::exchange(other.locked_, 0);
-        }
+    lock_set& operator=(lock_set other) noexcept {
+        std::swap(mutexes_, other.mutexes_);
+        std::swap(order_, other.order_);
+        std::swap(locked_, other.locked_);
         return *this;
     }
     ~lock_set() { unlock(); }
@@ -207,18 +204,9 @@ private:
     set set_;
 };
 
-/// The first argument is no mutex.
-template <detail::lockable... M> scoped_lock(std::try_to_lock_t, M&...) -> scoped_lock<M...>;
-/// \overload
-template <detail::lockable... M> scoped_lock(std::adopt_lock_t, M&...) -> scoped_lock<M...>;
-/// \overload
-template <class C, class D, detail::lockable... M>
-scoped_lock(const std::chrono::time_point<C, D>&, M&...) -> scoped_lock<M...>;
-/// \overload
-template <class R, class P, detail::lockable... M>
-scoped_lock(const std::chrono::duration<R, P>&, M&...) -> scoped_lock<M...>;
-/// \overload
-template <detail::lockable... M> scoped_lock(const std::stop_token&, M&...) -> scoped_lock<M...>;
+/// Deduces the types of the mutexes. If the first argument is no mutex, a constructor that takes it
+/// deduces them.
+template <detail::lockable... M> scoped_lock(M&...) -> scoped_lock<M...>;
 
 }} // namespace bide::BIDE_ABI
 

@@ -64,12 +64,9 @@ public:
         : from_(std::exchange(other.from_, nullptr)), count_(std::exchange(other.count_, 0)) {}
 
     /// Releases its permits and takes over those of `other`.
-    basic_permit& operator=(basic_permit&& other) noexcept {
-        if (this != &other) {
-            reset();
-            from_ = std::exchange(other.from_, nullptr);
-            count_ = std::exchange(other.count_, 0);
-        }
+    basic_permit& operator=(basic_permit other) noexcept {
+        std::swap(from_, other.from_);
+        std::swap(count_, other.count_);
         return *this;
     }
 
@@ -182,7 +179,7 @@ public:
     /// Throws: closed_error if the semaphore is closed.
     /// Memory order: what happens before the releases of the n permits happens before the return.
     void acquire(std::ptrdiff_t n = 1) {
-        if (acquire_until(deadline::never(), n) == wait_status::closed) {
+        if (acquire_by(deadline::never(), n) == wait_status::closed) {
             detail::throw_error(errc::closed);
         }
     }
@@ -195,26 +192,19 @@ public:
 
     /// Acquires n permits as acquire() does, but waits at most `rest`.
     /// Returns: true if the permits were acquired; false after the time-out or if it is closed.
-    template <class R, class P>
-    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& rest,
-                                       std::ptrdiff_t n = 1) {
-        return acquire_until(deadline::after(rest), n) == wait_status::granted;
+    [[nodiscard]] bool try_acquire_for(deadline::from_now rest, std::ptrdiff_t n = 1) {
+        return acquire_by(deadline(rest), n) == wait_status::granted;
     }
     /// Acquires n permits as acquire() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<C, D>& when,
-                                         std::ptrdiff_t n = 1) {
-        return acquire_until(deadline::at(when), n) == wait_status::granted;
+    [[nodiscard]] bool try_acquire_until(deadline when, std::ptrdiff_t n = 1) {
+        return acquire_by(when, n) == wait_status::granted;
     }
 
     /// Acquires n permits as acquire() does, unless a stop is requested first.
     /// Returns: errc::closed or errc::stopped if the permits were not acquired.
     /// Cancellation: a stop that is requested after the grant changes nothing.
     result<void> acquire(typename Platform::stop_token token, std::ptrdiff_t n = 1) {
-        if (permits_.try_take(count(valid(n)))) {
-            return {};
-        }
-        return result_of(thread_wait<queue, Platform>::until(permits_, n, token));
+        return result_of(acquire_by(token, n));
     }
 
     /// Releases n permits, or adds new ones, and grants them to the waiters in their order.
@@ -340,11 +330,10 @@ private:
     // Returns the n permits of a basic_permit. Permits that do not fit below max() are dropped.
     void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
-    wait_status acquire_until(deadline until, std::ptrdiff_t n) {
-        if (permits_.try_take(count(valid(n)))) {
-            return wait_status::granted;
-        }
-        return thread_wait<queue, Platform>::until(permits_, n, until);
+    template <class Limit> wait_status acquire_by(const Limit& limit, std::ptrdiff_t n) {
+        return permits_.try_take(count(valid(n)))
+                   ? wait_status::granted
+                   : thread_wait<queue, Platform>::until(permits_, n, limit);
     }
 
     // A wait for permits that its permit releases (core/wait_ops.hpp).

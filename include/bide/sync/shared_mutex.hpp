@@ -12,6 +12,8 @@
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
+#include <shared_mutex>
+
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
@@ -71,17 +73,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     return wait_status::waiting;
 }
 
-// The queue as an upgrade sees it, for thread_wait.
-template <class Platform> struct permit_front {
-    using node = basic_waiter<Platform>;
-    basic_permit_queue<Platform>& of;
-
-    const auto& primitive() const noexcept { return of; }
-    wait_status enqueue(node& w) noexcept { return of.enqueue_first(w); }
-    bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, why); }
-};
-
-// The steps of an operation that waits for an upgrade (core/wait_ops.hpp), without its result.
+// The queue as an upgrade sees it: for thread_wait, and as the steps of an operation
+// (core/wait_ops.hpp) without its result.
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
 
@@ -97,11 +90,8 @@ public:
     mode_lock() noexcept = default;
     explicit mode_lock(Mutex& held) noexcept : of_(&held) {}
     mode_lock(mode_lock&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
-    mode_lock& operator=(mode_lock&& other) noexcept {
-        if (this != &other) {
-            unlock();
-            of_ = std::exchange(other.of_, nullptr);
-        }
+    mode_lock& operator=(mode_lock other) noexcept {
+        std::swap(of_, other.of_);
         return *this;
     }
     ~mode_lock() { unlock(); }
@@ -120,8 +110,91 @@ private:
 
 } // namespace detail
 
-BIDE_COMPILED_TEMPLATE(wait_status detail::basic_permit_queue<native_platform>::enqueue_first(
-    basic_waiter<native_platform>&) noexcept)
+/// Locks a Mutex exclusively or shared. The functions are those of SharedTimedLockable, two that
+/// take a stop token, two for coroutines, and one that turns an exclusive lock into a shared one.
+template <class Mutex, class Platform>
+class shared_lock_operations : public lock_operations<Mutex, Platform> {
+public:
+    /// Locks the mutex shared.
+    /// Blocks: until no writer has the mutex and every earlier waiter has had it.
+    /// Memory order: what happens before the last exclusive unlock happens before the return.
+    void lock_shared() {
+        if (!try_lock_shared()) {
+            lock_shared_by(deadline::never());
+        }
+    }
+
+    /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
+    /// Returns: true if the caller locked it.
+    [[nodiscard]] bool try_lock_shared() noexcept {
+        auto&& how = this->self().shared();
+        return noted_shared(how.take_free() || how.try_take());
+    }
+
+    /// Locks the mutex as lock_shared() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
+        return try_lock_shared() || lock_shared_by(deadline::after(rest));
+    }
+    /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
+        return try_lock_shared() || lock_shared_by(deadline::at(when));
+    }
+
+    /// Locks the mutex as lock_shared() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
+    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(try_lock_shared() || lock_shared_by(token));
+    }
+
+    /// Locks the mutex as lock_shared() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex, on any
+    /// thread.
+    basic_async_op<std::shared_lock<Mutex>, Platform> async_lock_shared() {
+        return detail::lock_operation<Platform>(this->self().shared().steps(), [this]() noexcept {
+            return std::shared_lock<Mutex>(this->self(), std::adopt_lock);
+        });
+    }
+
+    /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
+    /// readers that are first in the queue lock it too.
+    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    void unlock_and_lock_shared() noexcept {
+        BIDE_CHECKED(detail::note_unlocked<Platform>(&this->self());)
+        noted_shared(true);
+        if (!this->self().exclusive().downgrade()) {
+            detail::fatal(Mutex::name, &this->self(), "downgraded while not locked");
+        }
+    }
+
+    /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
+    /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
+    void unlock_shared() noexcept {
+        BIDE_CHECKED(
+            detail::note_unlocked<Platform>(&this->self(), detail::wait_notes::mode::shared);)
+        if (!this->self().shared().give()) {
+            detail::fatal(Mutex::name, &this->self(), "unlocked (shared) while not locked");
+        }
+    }
+
+protected:
+    constexpr shared_lock_operations() noexcept = default;
+    ~shared_lock_operations() = default;
+
+private:
+    template <class Limit> bool lock_shared_by(const Limit& limit) noexcept {
+        return noted_shared(this->self().shared().wait(limit) == wait_status::granted);
+    }
+
+    // Notes the shared lock if `is_locked` is true, and returns `is_locked`.
+    bool noted_shared(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&this->self(), is_locked,
+                                                   detail::wait_notes::mode::shared);)
+        return is_locked;
+    }
+};
 
 /// A mutex that many readers or one writer lock, in the order in which they came.
 /// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves.
@@ -129,13 +202,13 @@ BIDE_COMPILED_TEMPLATE(wait_status detail::basic_permit_queue<native_platform>::
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
 /// wait for ever.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock it: lock() and
+/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock() and
 /// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
-/// async_lock(), and the same with _shared.
+/// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared().
 template <class Platform>
 class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {
     using queue = detail::basic_permit_queue<Platform>;
-    using front = detail::permit_front<Platform>;
+    using upgrading = detail::permit_upgrading<Platform>;
 
     struct upgradable_mode {
         static void end(basic_shared_mutex& m) noexcept { m.unlock_upgradable(); }
@@ -157,46 +230,17 @@ public:
     /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_shared_mutex([[maybe_unused]] const char* its_name) noexcept
         : permits_(all) {
-        BIDE_CHECKED(detail::note_made<Platform>(this, "shared_mutex", its_name);)
+        BIDE_CHECKED(detail::note_made<Platform>(this, name, its_name);)
     }
 
     /// Destroys the mutex.
     /// Requires: there are no waiters; terminates otherwise.
     ~basic_shared_mutex() {
-        permits_.require_no_waiters("shared_mutex", this);
+        permits_.require_no_waiters(name, this);
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
     basic_shared_mutex& operator=(basic_shared_mutex&&) = delete;
-
-    /// Unlocks the mutex, or hands it to the first waiters.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
-    void unlock() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        if (!permits_.give_known(0, all) && !permits_.give(all, all)) {
-            detail::fatal("shared_mutex", this, "unlocked while not locked");
-        }
-    }
-
-    /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
-    /// readers that are first in the queue lock it too.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
-    void unlock_and_lock_shared() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        this->noted_shared(true);
-        if (!permits_.give(all - 1, all - 1)) {
-            detail::fatal("shared_mutex", this, "downgraded while not locked");
-        }
-    }
-
-    /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
-    /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
-    void unlock_shared() noexcept {
-        BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_, detail::wait_notes::mode::shared);)
-        if (!permits_.give_known(all - 1, 1) && !permits_.give(1, all)) {
-            detail::fatal("shared_mutex", this, "unlocked (shared) while not locked");
-        }
-    }
 
     // ---- Shared, with the right to become exclusive
 
@@ -236,7 +280,7 @@ public:
     /// tell that this is not so.
     void unlock_upgradable() noexcept {
         if (!permits_.give(most, all)) {
-            detail::fatal("shared_mutex", this, "unlocked (upgradable) while not locked");
+            detail::fatal(name, this, "unlocked (upgradable) while not locked");
         }
     }
 
@@ -247,7 +291,7 @@ public:
     /// Requires: the caller has an upgradable lock.
     void upgrade() {
         if (!try_upgrade()) {
-            upgrade_until(deadline::never());
+            upgrade_by(deadline::never());
         }
     }
     /// Upgrades as upgrade() does if there is no other reader. Never blocks.
@@ -263,20 +307,17 @@ public:
     /// Upgrades as upgrade() does, but waits at most `limit`.
     template <class R, class P>
     [[nodiscard]] bool try_upgrade_for(const std::chrono::duration<R, P>& limit) {
-        return try_upgrade() || upgrade_until(deadline::after(limit));
+        return try_upgrade() || upgrade_by(deadline::after(limit));
     }
     /// Upgrades as upgrade() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_upgrade_until(const std::chrono::time_point<C, D>& when) {
-        return try_upgrade() || upgrade_until(deadline::at(when));
+        return try_upgrade() || upgrade_by(deadline::at(when));
     }
     /// Upgrades as upgrade() does, unless a stop is requested first.
     /// Returns: errc::stopped if the lock is still upgradable.
     result_on<void, Platform> upgrade(typename Platform::stop_token token) {
-        front at{permits_};
-        return detail::stopped_or<Platform>(
-            try_upgrade() ||
-            thread_wait<front, Platform>::until(at, to_upgrade, token) == wait_status::granted);
+        return detail::stopped_or<Platform>(try_upgrade() || upgrade_by(token));
     }
     /// Turns an exclusive lock into an upgradable lock. The readers that are first in the queue
     /// lock the mutex too.
@@ -284,7 +325,7 @@ public:
     void downgrade() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.give(to_upgrade, to_upgrade)) {
-            detail::fatal("shared_mutex", this, "downgraded while not locked");
+            detail::fatal(name, this, "downgraded while not locked");
         }
     }
 
@@ -301,8 +342,7 @@ public:
     /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
     /// downgrade(). The upgradable_lock must outlive that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {
-        const detail::permit_upgrading<Platform> steps{{permits_, to_upgrade}};
-        return detail::lock_operation<Platform>(steps,
+        return detail::lock_operation<Platform>(upgrading{{permits_, to_upgrade}},
                                                 [this]() noexcept { return upgraded_lock(*this); });
     }
 
@@ -311,6 +351,7 @@ private:
     friend shared_lock_operations<basic_shared_mutex, Platform>;
     friend detail::condition_access;
 
+    static constexpr const char* name = "shared_mutex";
     static constexpr std::ptrdiff_t all = (queue::max)();
     static constexpr std::ptrdiff_t most = all / 2 + 1;      // the permits of an upgradable reader
     static constexpr std::ptrdiff_t to_upgrade = all - most; // that an upgrade acquires in addition
@@ -320,9 +361,10 @@ private:
     mode shared() noexcept { return {permits_, 1, all}; }
     mode upgradable() noexcept { return {permits_, most, all}; }
 
-    bool upgrade_until(deadline end) noexcept {
-        front at{permits_};
-        return thread_wait<front, Platform>::until(at, to_upgrade, end) == wait_status::granted;
+    template <class Limit> bool upgrade_by(const Limit& limit) noexcept {
+        upgrading at{{permits_, to_upgrade}};
+        return thread_wait<upgrading, Platform>::until(at, to_upgrade, limit) ==
+               wait_status::granted;
     }
 
     queue permits_;
@@ -331,6 +373,9 @@ private:
 /// A reader-writer mutex for users.
 using shared_mutex = basic_shared_mutex<native_platform>;
 static_assert(sizeof(shared_mutex) <= 32);
+
+BIDE_COMPILED_TEMPLATE(wait_status detail::basic_permit_queue<native_platform>::enqueue_first(
+    basic_waiter<native_platform>&) noexcept)
 
 }} // namespace bide::BIDE_ABI
 

@@ -39,11 +39,9 @@ public:
         locked(locked&& other) noexcept
             : held_(std::move(other.held_)), value_(std::exchange(other.value_, nullptr)) {}
         /// Unlocks its mutex and takes over the lock of `other`.
-        locked& operator=(locked&& other) noexcept {
-            if (this != &other) { // std::unique_lock unlocks if it is moved to itself
-                held_ = std::move(other.held_);
-                value_ = std::exchange(other.value_, nullptr);
-            }
+        locked& operator=(locked other) noexcept {
+            std::swap(held_, other.held_);
+            std::swap(value_, other.value_);
             return *this;
         }
 

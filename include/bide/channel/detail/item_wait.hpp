@@ -12,7 +12,7 @@
 //   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted. Or
 //                               returns waiting (empty) or closed.
 //   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
-//                               As in channel_core.hpp. The node of a sender carries the T, the
+//                               As in channel.hpp. The node of a sender carries the T, the
 //                               node of a receiver its destination.
 //   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the
 //                               source. Or leaves it in place and returns false, if neither is

@@ -52,10 +52,9 @@ template <class Platform, class Word> struct pass_or_queue {
     // Enqueues `w` and returns waiting. If `w` may pass, or was cancelled before, settles `w`
     // instead, that is, stores its outcome, and returns the outcome. passes(seen) returns true if
     // the word `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
-    // If `w` does not pass, unlock(next) releases the lock; `next` is the word that the CAS stored.
-    template <class Passes, class Unlock>
+    template <class Passes>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
-                               Passes passes, Word taken, Unlock unlock) noexcept {
+                               Passes passes, Word taken = 0) noexcept {
         Word seen = lock::acquire(at);
         for (;;) {
             const bool passed = passes(seen);
@@ -81,25 +80,38 @@ template <class Platform, class Word> struct pass_or_queue {
                 return settle_if_over(w, wait_status::granted);
             }
             const wait_status what = queue.push_unless_forbidden(w);
-            unlock(next);
+            unlock(at, queue);
             return settle_if_over(w, what);
         }
     }
 
-    // Takes `w` out of the queue. If `w` was queued, unlock(seen) then releases the lock; `seen` is
-    // the word that the acquisition of the lock returned. Returns false if the wait is decided, or
-    // if `w` is not queued yet; in the second case, a later enqueue() refuses it with `why`.
-    template <class Unlock>
-    static bool cancel(node& w, wait_status why, atomic& at, basic_waiter_queue<Platform>& queue,
-                       Unlock unlock) noexcept {
-        const Word seen = lock::acquire(at);
+    // Takes `w` out of the queue. Returns false if the wait is decided, or if `w` is not queued yet;
+    // in the second case, a later enqueue() refuses it with `why`.
+    static bool cancel(node& w, wait_status why, atomic& at,
+                       basic_waiter_queue<Platform>& queue) noexcept {
+        lock::acquire(at);
         const bool decided = queue.withdraw(w, why);
-        if (decided) {
-            unlock(seen);
-        } else {
-            lock::release(at);
-        }
+        unlock(at, queue);
         return decided;
+    }
+
+    // Returns the word. If it has no waiters, this step changes it to next(word). If it has waiters,
+    // `queued` is set in the result, and the caller holds the lock. next() does not change the bits
+    // of the lock.
+    template <class Next> static Word change_or_lock(atomic& at, Next next) noexcept {
+        // Order: relaxed; the CAS decides.
+        Word seen = at.load(std::memory_order_relaxed);
+        while ((seen & queued) == 0) {
+            // Order: release [gate.arrive], [barrier.phase] and [notify.notify]; each waiter that
+            // is let through by this step, and each thread that changes the word later, sees what
+            // was done before. This step ignores the lock, because the holder of the lock has not
+            // decided to wait yet. Failure: look again.
+            if (at.compare_exchange_weak(seen, next(seen), std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+                return seen;
+            }
+        }
+        return lock_or_change(at, next);
     }
 
     static void require_no_waiters(atomic& at, basic_waiter_queue<Platform>& queue,
@@ -109,6 +121,30 @@ template <class Platform, class Word> struct pass_or_queue {
             lock::acquire(at);
             queue.fatal_destroyed(name, object);
         }
+    }
+
+private:
+    // Releases the lock, and clears `queued` if the queue is empty. Other threads may change the
+    // bits of the state meanwhile.
+    static void unlock(atomic& at, const basic_waiter_queue<Platform>& queue) noexcept {
+        const Word cleared = lock::both | (queue.empty() ? queued : Word{0});
+        // Order: release [lock_bits.release]; pairs with the next acquisition of the lock.
+        lock::wake_after(&at, at.fetch_and(static_cast<Word>(~cleared), std::memory_order_release));
+    }
+
+    template <class Next> BIDE_NOINLINE static Word lock_or_change(atomic& at, Next next) noexcept {
+        Word seen = lock::acquire(at);
+        while ((seen & queued) == 0) { // the waiters have left meanwhile
+            const Word unlocked = next(seen) & ~lock::both;
+            // Order: release [gate.arrive], [barrier.phase], [notify.notify] and
+            // [lock_bits.release]; as above, and the step releases the lock.
+            if (at.compare_exchange_weak(seen, unlocked, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+                lock::wake_after(&at, seen);
+                break;
+            }
+        }
+        return seen;
     }
 };
 
@@ -139,41 +175,22 @@ public:
     // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false. In
     // both cases the arrival happens before the next shut().
     bool arrive(word n) noexcept {
-        // Order: relaxed; the CAS decides.
-        word seen = word_.load(std::memory_order_relaxed);
-        while ((seen & queued) == 0) {
-            const bool enough = seen / one >= n;
-            // Order: release [gate.arrive]; each waiter that is let through, and each thread that
-            // shuts the gate, sees what was done before. For the threads that shut the gate, this
-            // step is made even if it changes no bit. This step ignores the lock, because the
-            // holder of the lock has not decided to wait yet. Failure: look again.
-            if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
-                                            std::memory_order_release, std::memory_order_relaxed)) {
-                return enough;
+        // The step is made even if it changes no bit, for the threads that shut the gate.
+        const auto lowered = [n](word from) noexcept {
+            return from / one >= n ? from - n * one : from;
+        };
+        const word seen = entry::change_or_lock(word_, lowered);
+        if ((seen & queued) != 0) {
+            word next = lowered(seen) & ~lock::both;
+            basic_wake_list<Platform> passed;
+            if (next / one == 0) {
+                queue_.pop_all(passed);
+                next = 0;
             }
+            lock::release_as(word_, next);
+            passed.publish(wait_status::granted);
         }
-        seen = lock::acquire(word_);
-        while ((seen & queued) == 0) { // the waiters have left meanwhile
-            const bool enough = seen / one >= n;
-            const word next = (enough ? seen - n * one : seen) & ~lock::both;
-            // Order: release [gate.arrive] and [lock_bits.release]; as above, and the step releases
-            // the lock.
-            if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
-                lock::wake_after(&word_, seen);
-                return enough;
-            }
-        }
-        const bool enough = seen / one >= n;
-        word next = (enough ? seen - n * one : seen) & ~lock::both;
-        basic_wake_list<Platform> passed;
-        if (next / one == 0) {
-            queue_.pop_all(passed);
-            next = 0;
-        }
-        lock::release_as(word_, next);
-        passed.publish(wait_status::granted);
-        return enough;
+        return seen / one >= n;
     }
 
     // Sets the count to one if the gate is open. Otherwise nothing changes.
@@ -187,10 +204,7 @@ public:
         return is_open() || waits::until(*this, 1, end) == wait_status::granted;
     }
     result<void> wait(const typename Platform::stop_token& token) noexcept {
-        if (is_open() || waits::until(*this, 1, token) == wait_status::granted) {
-            return {};
-        }
-        return unexpected{errc::stopped};
+        return result_of(is_open() ? wait_status::granted : waits::until(*this, 1, token));
     }
     basic_async_op<void, Platform> async_wait() noexcept { return {passing{*this}}; }
 
@@ -212,14 +226,11 @@ public:
         const auto is_open = [](word seen) noexcept { return seen / one == 0; };
         // Order: acquire [gate.arrive]; a waiter that passes sees what was done before the gate
         // opened.
-        return entry::enqueue(w, word_, queue_, is_open, 0,
-                              [this](word next) noexcept { unlock(next); });
+        return entry::enqueue(w, word_, queue_, is_open);
     }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept {
-        return entry::cancel(w, why, word_, queue_, [this](word seen) noexcept { unlock(seen); });
-    }
+    bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
 
 private:
     using lock = lock_bits<Platform, word>;
@@ -227,11 +238,6 @@ private:
 
     static constexpr word queued = entry::queued;
     static constexpr word one = 8; // in the count
-
-    // Releases the lock. Requires: it is held, the word is `seen`, and `queued` is set.
-    void unlock(word seen) noexcept {
-        lock::release_as(word_, seen & ~(lock::both | (queue_.empty() ? queued : word{0})));
-    }
 
     typename Platform::template atomic<word> word_;
     basic_waiter_queue<Platform> queue_;
