@@ -9,7 +9,7 @@
 /// groups, parallel_histogram() a vector of counts.
 ///
 /// No value is default-constructed, and no value is written to memory that no vector owns. One
-/// thread goes through the range in order and appends to the result (detail/ordered_loop.hpp). A
+/// thread goes through the range in order and appends to the result (detail/parallel_loop.hpp). A
 /// thief appends to a separate vector. At the end, the values of the thieves' vectors are moved
 /// once to the result.
 ///
@@ -17,7 +17,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 

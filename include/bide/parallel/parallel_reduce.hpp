@@ -99,7 +99,7 @@ private:
         } else {
             if (done_ >= 2 * checked_) {
                 checked_ = done_;
-                if (platform::now() - begin_ >= basic_chunk_sizes<platform>::chunk_time) {
+                if (platform::now() - begin_ >= chunk_time) {
                     return false;
                 }
             }
