@@ -271,7 +271,7 @@ struct exploration {
                 v.message = x.message();
                 v.path = x.path();
                 if (report) {
-                    v.trace = x.trace();
+                    v.trace = trace_of(x);
                     v.report = report_of(x);
                 }
                 if (failed) {

@@ -330,7 +330,6 @@ public:
 
     failure what() const noexcept { return failure_; }
     const std::string& message() const noexcept { return message_; }
-    std::string trace();
     int failed_by() const noexcept { return failed_by_; } // -1: no thread
     std::string path() const;
     bool pruned() const noexcept { return pruned_; }
