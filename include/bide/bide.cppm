@@ -219,8 +219,6 @@ using bide::parallel_find_any;
 using bide::parallel_find_if;
 using bide::parallel_for;
 using bide::parallel_for_chunks;
-using bide::parallel_group_by;
-using bide::parallel_histogram;
 using bide::parallel_inclusive_scan;
 using bide::parallel_inplace_merge;
 using bide::parallel_invoke;

@@ -294,23 +294,6 @@ ints collect_some(const fork_policy& on, ints in, ask one, bool) {
     return bide::parallel_collect_some(on, in, odd_or_none{one});
 }
 
-ints histogram(const fork_policy& on, ints in, ask one, bool) {
-    const auto counts = bide::parallel_histogram(on, in, 2, is_odd{one});
-    return {counts.begin(), counts.end()};
-}
-
-// The group of odd elements comes first, so that it can be compared.
-ints group_by(const fork_policy& on, ints in, ask one, bool) {
-    const auto groups = bide::parallel_group_by(on, in, is_odd{one});
-    ints all;
-    for (const bool key : {true, false}) {
-        for (const auto& group : groups) {
-            all = group.first == key ? joined(std::move(all), group.second) : std::move(all);
-        }
-    }
-    return all;
-}
-
 ints count_if(const fork_policy& on, ints in, ask one, bool by_range) {
     const auto odd = by_range ? bide::parallel_count_if(on, in, is_odd{one})
                               : bide::parallel_count_if(on, in.begin(), in.end(), is_odd{one});
@@ -521,8 +504,6 @@ const algorithm algorithms[] = {
     {"parallel_collect", 1, 1, collect, map_all},
     {"parallel_collect_if", 1, 1, collect_if, keep_odd},
     {"parallel_collect_some", 1, 1, collect_some, keep_odd},
-    {"parallel_histogram", 1, 1, histogram, count_odd_and_even},
-    {"parallel_group_by", 1, 1, group_by, odd_and_even},
     {"parallel_count_if", 1, 1, count_if, count_odd_and_even},
     {"parallel_find_if", 1, 0, find_if, first_odd},
     {"parallel_find", 1, 0, find, first_odd},
