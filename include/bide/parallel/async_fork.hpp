@@ -90,20 +90,15 @@ private:
         const auto arm = [this, &on]() -> forked_t<F> {
             return detail::call_with_policy(function_, on);
         };
-#if BIDE_EXCEPTIONS
-        try {
-#endif
+        const auto keep = [&] {
             if constexpr (std::is_reference_v<value>) {
                 auto&& result = detail::in_fork(on.where(), arm);
                 value_.emplace(std::addressof(result));
             } else {
                 value_.emplace(detail::in_fork(on.where(), arm));
             }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#endif
+        };
+        detail::call_or(keep, [this] { error_ = std::current_exception(); });
     }
 
     const fork_policy& on_;

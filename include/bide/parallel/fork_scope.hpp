@@ -290,15 +290,8 @@ private:
     static void call_and_destroy(base& b) noexcept {
         auto& mine = static_cast<spawned_function&>(b);
         if (mine.scope.begins()) {
-#if BIDE_EXCEPTIONS
-            try {
-#endif
-                mine.invoke();
-#if BIDE_EXCEPTIONS
-            } catch (...) {
-                mine.scope.fail(mine.order, std::current_exception());
-            }
-#endif
+            detail::call_or([&] { mine.invoke(); },
+                            [&] { mine.scope.fail(mine.order, std::current_exception()); });
             if (mine.scope.progress_ != nullptr) {
                 mine.scope.progress_->count(1);
             }

@@ -11,6 +11,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
@@ -160,16 +161,9 @@ public:
         const auto ask_block = [&](std::uint64_t n, std::uint64_t at) {
             ask(at, mine.size(n), &mine.is_kept[at - from], mine.blocks[n]);
         };
-#if BIDE_EXCEPTIONS
-        // The join copies what a serial run would have copied before that call.
-        try {
-#endif
-            loop.for_blocks(mine.count, from, block_size, ask_block);
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            mine.error = std::current_exception();
-        }
-#endif
+        // The join copies what a serial run would have copied before a call that throws.
+        detail::call_or([&] { loop.for_blocks(mine.count, from, block_size, ask_block); },
+                        [&] { mine.error = std::current_exception(); });
         done.emplace(std::move(mine));
     }
 

@@ -551,14 +551,10 @@ public:
 private:
     // Calls f(). Returns false if f() throws. Then stores the exception as that of item n, unless
     // an item with a lower number has thrown.
-    template <class F> bool attempt([[maybe_unused]] number n, F&& f) noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-#endif
-            f();
-            return true;
-#if BIDE_EXCEPTIONS
-        } catch (...) {
+    template <class F> bool attempt(number n, F&& f) noexcept {
+        bool has_failed = false;
+        detail::call_or(f, [&] {
+            has_failed = true;
             std::exception_ptr thrown = std::current_exception(); // also destroys an earlier one
             const typename lock::guard held(lock_);
             if (!leaves_out(n)) {
@@ -566,9 +562,8 @@ private:
                 // Order: relaxed; it publishes nothing but the number.
                 failed_at_.store(n, std::memory_order_relaxed);
             }
-        }
-        return false;
-#endif
+        });
+        return !has_failed;
     }
 
     // Reads an item, and takes it through the stages. Returns true if the item has ended, so that

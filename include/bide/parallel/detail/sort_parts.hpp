@@ -119,14 +119,7 @@ template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
 
 // Calls f() and ignores its exception, because another exception is being handled.
 template <class F> void ignore_exceptions(F&& f) noexcept {
-#if BIDE_EXCEPTIONS
-    try {
-#endif
-        f();
-#if BIDE_EXCEPTIONS
-    } catch (...) {
-    }
-#endif
+    detail::call_or(f, [] {});
 }
 
 // Runs f and g one after the other. If f throws, g is still called.
