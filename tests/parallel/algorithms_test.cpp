@@ -12,7 +12,6 @@
 #include <bide/parallel/parallel_min_element.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_partition.hpp>
-#include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_remove_if.hpp>
 #include <bide/parallel/parallel_scan.hpp>
@@ -421,11 +420,6 @@ ints stable_sort(const fork_policy& on, ints in, ask one, bool by_range) {
     return in;
 }
 
-ints radix_sort(const fork_policy& on, ints in, ask one, bool) {
-    bide::parallel_radix_sort(on, in, one);
-    return in;
-}
-
 ints sort_by_cached_key(const fork_policy& on, ints in, ask one, bool) {
     bide::parallel_sort_by_cached_key(on, in, one);
     return in;
@@ -517,7 +511,6 @@ const algorithm algorithms[] = {
     {"parallel_transform_exclusive_scan", 1, 1, exclusive_scan, greatest_before},
     {"parallel_sort", 0, 1, sort, sort_all},
     {"parallel_stable_sort", 0, 1, stable_sort, sort_all},
-    {"parallel_radix_sort", 0, 1, radix_sort, sort_all},
     {"parallel_sort_by_cached_key", 1, 2, sort_by_cached_key, sort_all_by_keys},
     {"parallel_nth_element", 0, 1, nth_element, sort_all},
     {"parallel_partial_sort", 0, 2, partial_sort, sort_all},
@@ -560,7 +553,7 @@ template <class F> outcome outcome_of(const F& f) {
 TEST_CASE("algorithms: each gives what a loop gives, whatever the size, the grain and the workers",
           "[promise.counts-as-std][promise.filter-as-std][promise.scan-as-std]"
           "[promise.collect-order][promise.merge-as-std][promise.search-first][promise.selection]"
-          "[promise.loop-visits-once][promise.radix-sort]") {
+          "[promise.loop-visits-once]") {
     test::jitter chance(test::run_seed());
     test::on_all_workers(chance, 4, 12, [&](const fork_policy& on, std::size_t n) {
         const std::uint32_t kinds = 1 + chance.below(1u << chance.below(10));
