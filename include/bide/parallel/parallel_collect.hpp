@@ -8,16 +8,15 @@
 /// elements that match, each in the order of the range.
 ///
 /// No value is default-constructed, and no value is written to memory that no vector owns. One
-/// thread goes through the range in order and appends to the result (detail/parallel_loop.hpp). A
+/// thread goes through the range in order and appends to the result (parallel_for.hpp). A
 /// thief appends to a separate vector. At the end, the values of the thieves' vectors are moved
 /// once to the result.
 ///
 /// The results are the same on any number of workers.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>

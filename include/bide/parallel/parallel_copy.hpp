@@ -10,7 +10,6 @@
 /// once for each element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
@@ -82,7 +81,7 @@ template <class It, class Out, class Other> struct parted_output {
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
 // place of an element is known only after keeps() was called for all elements before it. The thread
-// at the front (detail/parallel_loop.hpp) calls keeps() and copies at once. A thief calls keeps()
+// at the front (parallel_for.hpp) calls keeps() and copies at once. A thief calls keeps()
 // for its part, and stores the answers, one byte each, and the number of kept elements of each
 // block. The join adds up these numbers. Then all blocks are copied in parallel.
 template <class It, class Keeps, class Output> class pack_front {

@@ -10,7 +10,6 @@
 /// divided. So each thread examines few more elements than a serial search does.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>

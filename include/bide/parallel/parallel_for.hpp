@@ -12,10 +12,64 @@
 /// bide::parallel_for(workers, names, [](std::string& name) { trim(name); });
 /// \endcode
 //
-// detail/parallel_loop.hpp describes the loop.
+// The loop of the parallel algorithms. It divides itself when other threads want work.
+//
+// One thread, the owner, visits the elements of its part from left to right, in chunks. After a
+// chunk, the thread checks whether thieves would find an arm of this thread. (An arm is a function
+// of a fork-join.) If not, half of the remaining elements are forked. So there are few forks while
+// all workers are busy. If elements take long, or some take longer than others, there are as many
+// forks as are useful. A chunk has one element at first, and grows until it takes 4 us by the
+// clock. All parts share the learned size of a chunk.
+//
+// While workers sleep, a part is divided until each of these workers would find an arm, but not
+// into arms of less than 64 us. Before the first element was visited, the time of an element is not
+// known. Then a loop of up to 1,024 elements is divided as if each element took long, and a larger
+// loop is divided into two. Once the time is known, an arm of less than 32 us wakes no worker,
+// because the caller needs about as long for the wake.
+//
+// Each place in the program that begins a loop stores the time of an element. If a loop is expected
+// to take at most 2 us by that time, it starts without a fork-join: it visits one element, then up
+// to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining elements
+// become a fork-join. So a brief loop reads the clock four times more than a serial one. If the
+// first element unexpectedly takes long, it delays the other elements only by its own time.
+//
+// While the first element of a part is visited, the other elements of the part are an arm. So a
+// worker that becomes free takes them, even if the first element takes longer than all others
+// together. The same is done for an element after one that took as long as a chunk.
+//
+// Within a chunk, the thread checks again whether thieves want work, because later elements may
+// take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
+// 1,024 and 2,048 more. If elements are short, later checks come after up to 8,192 more. If thieves
+// want work, the chunk ends and the clock is read. The ends of chunks are rounded to 64 elements,
+// for vector instructions.
+//
+// In some algorithms, the work on an element needs the result of all elements before it. For a
+// scan, that result is their sum. For a filter, it is the number of earlier elements that are kept,
+// because this number is the place of the next element. So the owner updates an object, the front,
+// which has the result of all elements that the owner has visited. A thief does not know the result
+// of the elements before its part yet. So it does only the work that needs no such result: for a
+// scan, it adds up its elements. When the owner comes to a part that a thief has taken, it calls
+// join(), which adds the thief's result to the front, and completes the thief's part by a parallel
+// loop: for a scan, this writes the sums. If no thief has taken the part, the owner visits it.
+//
+// A Front has these members. `from` and `to` are numbers of elements:
+//
+//   run(from, to)                continues the front; it has passed the elements before `from`
+//   part                         the type of the result of a thief
+//   ahead(loop, from, to, done)  called by a thief, while another thread calls run(). Does the work
+//                                that needs no front, and stores the result in `done`, which is an
+//                                empty optional
+//   join(loop, part)             joins the thief's result to the front
+//
+// If `part` is a Front itself, there is no ahead(). The thief then constructs Front(front, range)
+// and runs it as any front. Parts begin at multiples of the unit, and have at least one unit of
+// elements.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
@@ -25,12 +79,439 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <stop_token>
 #include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
+
+// Sets `to` to the minimum of `to` and `at`. Threads may see a higher number until they join.
+template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
+    // Order: relaxed, all three; it publishes nothing but the number.
+    std::uint64_t seen = to.load(std::memory_order_relaxed);
+    while (at < seen && !to.compare_exchange_weak(seen, at, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed)) {
+    }
+}
+
+// The state that the leaves of one parallel loop share. It decides which leaves are skipped after
+// an exception, after a stop, or after a leaf of a search has found a match.
+//
+// If a leaf or a combination of leaves throws, the number of its first iteration is recorded. From
+// then on, leaves with higher numbers are skipped; leaves with lower numbers still run. So the
+// exception that remains at the end is the one that a serial loop would throw. In a search, a match
+// has the same effect as an exception.
+template <class Platform> class basic_loop_state {
+public:
+    basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
+        : stop_(options.stop), progress_(options.progress) {
+        if (progress_ != nullptr) {
+            progress_->expect(iterations);
+        }
+    }
+    basic_loop_state(const basic_loop_state&) = delete;
+    basic_loop_state& operator=(const basic_loop_state&) = delete;
+
+    // Returns true if the leaf or part that begins with iteration `at` is left out.
+    bool leaves_out(std::uint64_t at) noexcept {
+        // Order: relaxed; a thread that sees it late runs a leaf in vain.
+        if (last_.load(std::memory_order_relaxed) < at) {
+            return true;
+        }
+        if (!stop_.stop_requested()) {
+            return false;
+        }
+        // Order: relaxed; finish() reads it after the loop's last join, which orders them.
+        stopped_.store(true, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Runs a leaf of `iterations` iterations that begins with iteration `at`, and counts the
+    // iterations. `leaf` may also be another step of the algorithm, such as a combination of two
+    // results. Such a step counts no iterations: `iterations` is 0.
+    template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
+        attempt mine(*this, at);
+        leaf();
+        mine.succeeded = true;
+        count(iterations);
+    }
+
+    // Records that what begins at `at` has thrown, unless `succeeded` is set.
+    struct attempt {
+        attempt(basic_loop_state& in, std::uint64_t where) noexcept : state(in), at(where) {}
+        attempt(const attempt&) = delete;
+        attempt& operator=(const attempt&) = delete;
+        ~attempt() {
+            if (!succeeded) {
+                detail::lower(state.failed_at_, at);
+                state.end_at(at);
+            }
+        }
+        basic_loop_state& state;
+        const std::uint64_t at;
+        bool succeeded = false;
+    };
+
+    void count(std::uint64_t iterations) noexcept {
+        if (progress_ != nullptr && iterations != 0) {
+            progress_->count(iterations);
+        }
+    }
+
+    // From now on, leaves that begin after iteration `at` are left out.
+    void end_at(std::uint64_t at) noexcept { detail::lower(last_, at); }
+
+    // Called after the loop. Returns the first iteration of the first leaf or part that has thrown.
+    // If none has thrown, returns the largest number.
+    std::uint64_t failed_at() const noexcept {
+        // Order: relaxed; the loop's joins order it after the leaves.
+        return failed_at_.load(std::memory_order_relaxed);
+    }
+
+    // Called between two phases of an algorithm. A phase is a loop or a tree of joins. Returns true
+    // if a part was left out because of a stop.
+    bool was_stopped() const noexcept {
+        // Order: relaxed; the joins of the phase order it after the parts.
+        return stopped_.load(std::memory_order_relaxed);
+    }
+
+    // Called after the loop. Throws: stopped_error if a leaf was left out because of a stop.
+    void finish() {
+        if (was_stopped()) {
+            BIDE_THROW(stopped_error(make_error_code(errc::stopped)));
+        }
+    }
+
+private:
+    using number = typename Platform::template atomic<std::uint64_t>;
+
+    number last_{(std::numeric_limits<std::uint64_t>::max)()};
+    number failed_at_{(std::numeric_limits<std::uint64_t>::max)()};
+    typename Platform::template atomic<bool> stopped_{false};
+    const std::stop_token& stop_;
+    fork_progress* const progress_;
+};
+
+// The front of a loop in which no part needs the results of other parts. leaf(from, to) visits the
+// elements.
+template <class Leaf> struct leaf_front {
+    using part = leaf_front;
+
+    explicit leaf_front(Leaf& of) noexcept : leaf(of) {}
+    leaf_front(const leaf_front& of, loop_range<std::uint64_t>) noexcept : leaf(of.leaf) {}
+    void run(std::uint64_t from, std::uint64_t to) { leaf(from, to); }
+    template <class Loop> void join(Loop&, leaf_front&&) noexcept {}
+
+    Leaf& leaf;
+};
+
+// In nanoseconds: the intended time of a chunk.
+inline constexpr std::int64_t chunk_time = 4'000;
+
+template <class Forker> class parallel_loop {
+    using platform = typename Forker::platform;
+    using state_type = basic_loop_state<platform>;
+
+public:
+    using range = loop_range<std::uint64_t>;
+
+    // Thieves take only parts of at least `least` elements. If `keeps_unit` is true, each call of
+    // run() gets less than two units, at least one. If `unit` is greater than `size`, the loop uses
+    // `size` as the unit.
+    parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
+                  std::uint64_t least = 1, bool keeps_unit = false) noexcept
+        : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
+          least_(greater_of(unit_, least)), keeps_unit_(keeps_unit), state_(options, size) {}
+
+    // Takes all elements into the front. The caller then calls finish() of state().
+    // Throws: what a serial run would throw.
+    template <class Front> void run(Front& front, std::uint64_t size) {
+        range part{0, size}; // a brief loop has visited the elements before it
+        const auto run_rest = [this, &front, &part] { advance(front, part); };
+        if (keeps_unit_) {
+            return forks_.enter(run_rest);
+        }
+        const auto brief = [this, &front, &part](std::int64_t begin) {
+            return run_briefly(front, part, begin);
+        };
+        forks_.template enter_loop<longest_brief_ns>(size, brief, run_rest);
+    }
+
+    // Calls f(n, at) in parallel for each n of [0, count), but not for those that are left out.
+    // `at` is the number of the first element of block n: from + n * size.
+    template <class F>
+    void for_blocks(std::uint64_t count, std::uint64_t from, std::uint64_t size, const F& f) {
+        const auto call = [&](std::uint64_t n, std::uint64_t last) {
+            for (; n != last && !state_.leaves_out(from + n * size); ++n) {
+                f(n, from + n * size);
+            }
+        };
+        leaf_front front(call);
+        parallel_loop blocks(forks_, fork_options(), count, 1);
+        blocks.run(front, count);
+    }
+
+    state_type& state() noexcept { return state_; }
+    Forker forks() const noexcept { return forks_; }
+
+private:
+    // In nanoseconds: the time of an arm that is worth a wake; an arm that takes less than
+    // `brief_arm_time` wakes no worker, except the first one of a loop; a loop that is expected to
+    // take at most `longest_brief_ns`, about ten times the cost of entering a fork-join, first runs
+    // without one.
+    static constexpr std::int64_t arm_time = 64'000;
+    static constexpr std::int64_t brief_arm_time = 32'000;
+    static constexpr std::int64_t longest_brief_ns = 2'000;
+    // While no element was visited, a loop of at most this many units is divided as if each element
+    // took long.
+    static constexpr std::uint64_t few_units = 1'024;
+    // The number of elements between two checks whether thieves want work. It is first_piece at the
+    // start of a part. Then it grows by a factor of four each time, up to an eighth of a chunk. That
+    // limit is at least common_piece and at most longest_piece.
+    static constexpr std::uint64_t first_piece = 64;
+    static constexpr std::uint64_t common_piece = 2'048;
+    static constexpr std::uint64_t longest_piece = 8'192;
+    static constexpr std::uint64_t vector = 64;
+    // The largest factor by which a chunk grows; its largest size.
+    static constexpr std::uint64_t growth = 64;
+    static constexpr std::uint64_t longest_chunk = 1 << 24;
+
+    // Visits elements until the part is empty or has taken as long as a chunk. The number of
+    // elements grows as chunks do, so the time of an element is known before many were visited.
+    // Returns the time, or 0 if elements are left that are not left out.
+    template <class Front>
+    std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
+        std::uint64_t chunk = 1;
+        for (std::int64_t before = begin;;) {
+            const std::uint64_t left = part.size();
+            const bool goes_on = run_piece(front, part, end_of(part, chunk));
+            const std::int64_t after = platform::now();
+            if (!goes_on || part.empty()) {
+                return after;
+            }
+            if (after - begin >= chunk_time) {
+                return 0;
+            }
+            chunk = next_chunk(left - part.size(), after - before);
+            before = after;
+        }
+    }
+
+    // Takes the elements of the part into the front. If a stop was requested or an earlier part has
+    // thrown, returns early, and leaves the remaining elements out.
+    template <class Front> void advance(Front& front, range part) {
+        std::uint64_t chunk = greater_of(learned(), unit_);
+        std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
+        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
+        bool is_long = true;     // the last unit took as long as a chunk
+        while (!part.empty()) {
+            const std::uint64_t left = part.size();
+            const std::uint64_t arms = most_arms(left, chunk);
+            if (left / 2 >= greater_of(least_, chunk / 4) && forks_.wants_work(arms)) {
+                if (!state_.leaves_out(part.first) &&
+                    fork<true>(front, part, end_of(part, left / 2))) {
+                    advance(front, part);
+                }
+                return;
+            }
+            if (keeps_unit_ && !is_long) {
+                if (!run_piece(front, part, end_of_unit(part))) {
+                    return;
+                }
+                continue;
+            }
+            if (before == 0 && left > lesser_of(chunk, piece)) {
+                before = platform::now();
+            }
+            const bool goes_on = chunk <= unit_ ? fork<false>(front, part, end_of_unit(part))
+                                                : run_chunk(front, part, chunk, piece, arms);
+            if (!goes_on || part.empty()) {
+                return;
+            }
+            const std::int64_t after = platform::now();
+            if (keeps_unit_) {
+                is_long = after - before >= chunk_time;
+            } else {
+                chunk = greater_of(next_chunk(left - part.size(), after - before), unit_);
+                learn(chunk);
+            }
+            before = after;
+        }
+    }
+
+    // Visits the elements before `end`, while the remaining elements are an arm. Sets `part` to the
+    // remaining elements. If a thief has taken the arm, joins its result to the
+    // front, and `part` is empty. Returns false if the remaining elements must be left out.
+    template <bool divides, class Front> bool fork(Front& front, range& part, std::uint64_t end) {
+        const std::uint64_t begin = part.first;
+        const range rest{end, part.last};
+        part = rest;
+        const auto first = [this, &front, begin, end] {
+            range mine{begin, end};
+            if constexpr (divides) {
+                advance(front, mine);
+                return true;
+            } else {
+                return run_piece(front, mine, end);
+            }
+        };
+        const void* const here = forks_.thread();
+        if (rest.size() < least_ || here == nullptr) {
+            return first();
+        }
+        bool goes_on = false;
+        std::optional<typename Front::part> ahead;
+        // If there is no memory for the fork, no arm begins, and the parts behind it are left out.
+        typename state_type::attempt beginning(state_, begin);
+        forks_.both(
+            [&] {
+                beginning.succeeded = true;
+                goes_on = first();
+            },
+            [&] {
+                if (forks_.thread() != here) {
+                    run_ahead(front, rest, ahead);
+                }
+            },
+            rest.size() < learned() * brief_arm_time / chunk_time);
+        if (ahead) {
+            part.first = part.last;
+            if (goes_on && !state_.leaves_out(rest.first)) {
+                state_.run(rest.first, 0, [&] { front.join(*this, std::move(*ahead)); });
+            }
+        }
+        return goes_on;
+    }
+
+    template <class Front>
+    void run_ahead(Front& front, range rest, std::optional<typename Front::part>& done) {
+        if constexpr (std::is_same_v<typename Front::part, Front>) {
+            state_.run(rest.first, 0, [&] { done.emplace(front, rest); });
+            advance(*done, rest);
+        } else {
+            state_.run(rest.first, 0, [&] { front.ahead(*this, rest.first, rest.last, done); });
+        }
+    }
+
+    // Visits about n elements, in pieces. If thieves want work, visits fewer. Returns false if the
+    // remaining elements must be left out.
+    template <class Front>
+    bool run_chunk(Front& front, range& part, std::uint64_t n, std::uint64_t& piece,
+                   std::uint64_t arms) {
+        const std::uint64_t end = end_of(part, n);
+        const std::uint64_t most =
+            lesser_of(greater_of(n / 8 / vector * vector, common_piece), longest_piece);
+        for (;;) {
+            const bool is_last = end - part.first < piece + unit_;
+            if (!run_piece(front, part, is_last ? end : part.first + piece)) {
+                return false;
+            }
+            piece = piece < most ? 4 * piece : piece;
+            if (part.first == end || forks_.wants_work(arms)) {
+                return true;
+            }
+        }
+    }
+
+    // Visits the elements before `end`. Returns false if they must be left out.
+    template <class Front>
+    BIDE_NOINLINE bool run_piece(Front& front, range& part, std::uint64_t end) {
+        const std::uint64_t at = part.first;
+        if (state_.leaves_out(at)) {
+            return false;
+        }
+        part.first = end;
+        state_.run(at, end - at, [&] { front.run(at, end); });
+        return true;
+    }
+
+    // Returns the end of about n elements at the beginning of the part. Their number is a multiple
+    // of the unit. If less than a unit would remain, returns the end of the part.
+    std::uint64_t end_of(range part, std::uint64_t n) const noexcept {
+        const std::uint64_t left = part.size();
+        const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
+        const std::uint64_t whole = greater_of(n / step * step, unit_);
+        return greater_of(n, whole) >= left || left - whole < unit_ ? part.last
+                                                                    : part.first + whole;
+    }
+
+    std::uint64_t end_of_unit(range part) const noexcept {
+        return part.size() / 2 < unit_ ? part.last : part.first + unit_;
+    }
+
+    // Returns the maximum number of public arms that this thread should have for the sleeping
+    // workers.
+    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
+        if (learned() != 0) {
+            return left / greater_of(chunk * arm_time / chunk_time, least_);
+        }
+        return keeps_unit_ || left / unit_ <= few_units ? left / least_ : 1;
+    }
+
+    // Returns the size of the next chunk, if the last chunk had `elements` elements and took
+    // `took_ns` nanoseconds.
+    static std::uint64_t next_chunk(std::uint64_t elements, std::int64_t took_ns) noexcept {
+        const auto nanoseconds = static_cast<std::uint64_t>(took_ns > 1 ? took_ns : 1);
+        const std::uint64_t fitting = greater_of(elements * chunk_time / nanoseconds, 1);
+        return lesser_of(fitting, lesser_of(elements * growth, longest_chunk));
+    }
+
+    // Returns the latest chunk that took about chunk_time, or 0 if there was none.
+    std::uint64_t learned() const noexcept {
+        // Order: relaxed; an estimate.
+        return learned_.load(std::memory_order_relaxed);
+    }
+
+    // Makes `chunk` the initial size for other parts. All parts read the cache line of the size. So
+    // the size is written only if it has changed by a factor of two.
+    void learn(std::uint64_t chunk) noexcept {
+        const std::uint64_t old = learned();
+        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
+            // Order: relaxed; an estimate.
+            learned_.store(chunk, std::memory_order_relaxed);
+        }
+    }
+
+    const Forker forks_;
+    const std::uint64_t unit_;
+    const std::uint64_t least_;
+    const bool keeps_unit_;
+    state_type state_;
+    typename platform::template atomic<std::uint64_t> learned_{0};
+};
+
+// Takes all elements into the front, as the members of a parallel_loop say.
+// Throws: what a serial run would throw, and stopped_error after a stop.
+template <class Forker, class Front>
+void run_in_order(const Forker& forks, const fork_options& options, std::uint64_t size,
+                  std::uint64_t unit, Front& front, std::uint64_t least = 1,
+                  bool keeps_unit = false) {
+    parallel_loop loop(forks, options, size, unit, least, keeps_unit);
+    if (size != 0) {
+        loop.run(front, size);
+    }
+    loop.state().finish();
+}
+template <class On, class Front>
+void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
+    detail::run_in_order(on.forks(), on.options(), size, on.options().grain, front, least);
+}
+
+// Calls leaf(first, last) for parts of the range that together cover it. A part has at least
+// `grain` elements, and less than twice as many if a grain was given.
+template <class Forker, class Index, class Leaf>
+void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_options& options,
+                   Leaf& leaf) {
+    const auto run = [&](std::uint64_t from, std::uint64_t to) { leaf(all.at(from), all.at(to)); };
+    leaf_front front(run);
+    detail::run_in_order(forks, options, all.size(), options.grain, front, 1, options.grain != 0);
+}
+template <class On, class Index, class Leaf>
+void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
+    detail::run_loop_over(on.forks(), all, on.options(), leaf);
+}
 
 // Calls run(callee). `run` is a plain loop of calls callee(args...). If `body` is small and can be
 // called as const, the callee is a copy of `body`. No other code knows the address of the copy, so

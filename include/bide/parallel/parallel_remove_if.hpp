@@ -8,12 +8,12 @@
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
 /// once for each element. Each element may be moved once by the thread at the front
-/// (detail/parallel_loop.hpp), and once by each thief that took a part with this element.
+/// (parallel_for.hpp), and once by each thief that took a part with this element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <cstdint>

@@ -21,8 +21,8 @@
 // as std::plus of integers. For these, the thread at the front combines once for each element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 
