@@ -14,10 +14,6 @@
 // owner runs it, too. All state is in the stack frame of the join. The code for the case without a
 // thief is inlined. If the thread has no lane, it calls one arm after the other.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
@@ -25,15 +21,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <new>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

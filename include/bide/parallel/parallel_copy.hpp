@@ -9,21 +9,7 @@
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
 /// once for each element.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <new>
-#include <optional>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -9,18 +9,7 @@
 /// A match ends the loop for all elements behind it. Parts behind it are neither searched nor
 /// divided. So each thread examines few more elements than a serial search does.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

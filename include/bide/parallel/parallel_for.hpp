@@ -65,24 +65,7 @@
 // and runs it as any front. Parts begin at multiples of the unit, and have at least one unit of
 // elements.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <optional>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

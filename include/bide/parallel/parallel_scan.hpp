@@ -20,21 +20,7 @@
 // computation"). Some operations of std give the same bits for any grouping of their operands, such
 // as std::plus of integers. For these, the thread at the front combines once for each element.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
-
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <new>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

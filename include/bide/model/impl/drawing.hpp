@@ -4,10 +4,7 @@
 
 // Draws the graph of an execution in the language of dot.
 
-#include <bide/core/config.hpp>
 #include <bide/model/impl/report.hpp>
-
-#include <string>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 

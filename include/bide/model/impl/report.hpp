@@ -5,21 +5,10 @@
 // The report of a failed execution: its steps in columns, and the cause of the failure, if the
 // graph of the execution shows it.
 
-#include <bide/core/config.hpp>
 #include <bide/model/impl/execution.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <limits>
-#include <map>
 #include <numeric>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 

@@ -9,18 +9,7 @@
 // Calls of functions are qualified, because the namespace of the elements may have functions of the
 // same names.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
