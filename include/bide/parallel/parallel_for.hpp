@@ -232,7 +232,8 @@ public:
             }
         };
         leaf_front front(call);
-        parallel_loop blocks(forks_, fork_options(), count, 1);
+        const fork_options none; // the loop refers to it
+        parallel_loop blocks(forks_, none, count, 1);
         blocks.run(front, count);
     }
 
