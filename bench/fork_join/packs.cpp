@@ -171,23 +171,6 @@ struct collect_if : work {
     }
 };
 
-struct byte_histogram : work {
-    using work::work;
-    static constexpr const char* name = "histogram_of_256";
-    std::vector<std::size_t> counts;
-    std::uint64_t result() const { return digest(counts); }
-    void run(serial_pool&) {
-        counts.assign(256, 0);
-        for (const number each : in) {
-            ++counts[each % 256];
-        }
-    }
-    void run(bide_pool& on) {
-        counts = bide::parallel_histogram(on.scheduler(), in, 256,
-                                          [](number each) { return each % 256; });
-    }
-};
-
 template <class Work, class Pool> void add_row(fork_table& t, const char* row, unsigned count) {
     t.add_work<Pool>(row, count, [](Pool& pool, run_timer& timer, std::uint64_t size) {
         Work serial(size);
@@ -237,7 +220,6 @@ void add_packs() {
     add_sizes<unique>();
     add_sizes<stable_partition>();
     add_sizes<collect_if>();
-    add_sizes<byte_histogram>();
 }
 
 } // namespace bench

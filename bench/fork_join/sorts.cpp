@@ -1,11 +1,10 @@
-// Sorting numbers in many orders. And what sorts in part, or not by comparisons: merges, selections, radix sorts, sorts
+// Sorting numbers in many orders. And what sorts in part, or not by comparisons: merges, selections, sorts
 // by cached keys.
 
 #include "fork_join/pools.hpp"
 
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
-#include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 
@@ -178,18 +177,6 @@ workload selection(const std::string& name, std::uint64_t count, std::string ray
 
 const order& random_order() { return orders[0]; }
 
-void add_radix(std::uint64_t count) {
-    fork_table t(selection("radix_sort", count, "sort_random"));
-    add_row<serial_pool>(
-        t, random_order(), serial_row, 1,
-        [](serial_pool&, number_list& all) { std::sort(all.begin(), all.end()); }, is_sorted);
-    add_bide_rows(
-        t, random_order(),
-        [](bide_pool& pool, number_list& all) { bide::parallel_radix_sort(pool.scheduler(), all); },
-        is_sorted);
-    t.add_rayon();
-}
-
 std::uint64_t costly_key(std::uint64_t number) {
     for (int i = 0; i != 32; ++i) {
         number = random_number(number);
@@ -343,7 +330,6 @@ void add_sorts() {
 
 void add_selections() {
     const std::uint64_t count = is_short() ? 100'000 : 1'000'000;
-    add_radix(count);
     add_cached_key(count);
     add_merge(count);
     add_nth_element(count);

@@ -23,7 +23,6 @@
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
-#include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_remove_if.hpp>

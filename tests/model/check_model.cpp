@@ -334,7 +334,7 @@ TEST_CASE(
     const std::string graph = model::to_dot(v, {}, body);
     CHECK(graph.starts_with("digraph execution {"));
     CHECK(contains(graph, "subgraph cluster_1 {"));
-    CHECK(contains(graph, "store tail := 1\\nrelaxed  five_bugs.hpp:"));
+    CHECK(contains(graph, "store  tail relaxed := 1\\nfive_bugs.hpp:"));
     CHECK(contains(graph, "label=rf"));
     CHECK(!contains(graph, "rf, sw"));
     const auto synchronised = [] {

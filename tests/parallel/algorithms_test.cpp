@@ -12,7 +12,6 @@
 #include <bide/parallel/parallel_min_element.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_partition.hpp>
-#include <bide/parallel/parallel_radix_sort.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_remove_if.hpp>
 #include <bide/parallel/parallel_scan.hpp>
@@ -294,23 +293,6 @@ ints collect_some(const fork_policy& on, ints in, ask one, bool) {
     return bide::parallel_collect_some(on, in, odd_or_none{one});
 }
 
-ints histogram(const fork_policy& on, ints in, ask one, bool) {
-    const auto counts = bide::parallel_histogram(on, in, 2, is_odd{one});
-    return {counts.begin(), counts.end()};
-}
-
-// The group of odd elements comes first, so that it can be compared.
-ints group_by(const fork_policy& on, ints in, ask one, bool) {
-    const auto groups = bide::parallel_group_by(on, in, is_odd{one});
-    ints all;
-    for (const bool key : {true, false}) {
-        for (const auto& group : groups) {
-            all = group.first == key ? joined(std::move(all), group.second) : std::move(all);
-        }
-    }
-    return all;
-}
-
 ints count_if(const fork_policy& on, ints in, ask one, bool by_range) {
     const auto odd = by_range ? bide::parallel_count_if(on, in, is_odd{one})
                               : bide::parallel_count_if(on, in.begin(), in.end(), is_odd{one});
@@ -438,11 +420,6 @@ ints stable_sort(const fork_policy& on, ints in, ask one, bool by_range) {
     return in;
 }
 
-ints radix_sort(const fork_policy& on, ints in, ask one, bool) {
-    bide::parallel_radix_sort(on, in, one);
-    return in;
-}
-
 ints sort_by_cached_key(const fork_policy& on, ints in, ask one, bool) {
     bide::parallel_sort_by_cached_key(on, in, one);
     return in;
@@ -521,8 +498,6 @@ const algorithm algorithms[] = {
     {"parallel_collect", 1, 1, collect, map_all},
     {"parallel_collect_if", 1, 1, collect_if, keep_odd},
     {"parallel_collect_some", 1, 1, collect_some, keep_odd},
-    {"parallel_histogram", 1, 1, histogram, count_odd_and_even},
-    {"parallel_group_by", 1, 1, group_by, odd_and_even},
     {"parallel_count_if", 1, 1, count_if, count_odd_and_even},
     {"parallel_find_if", 1, 0, find_if, first_odd},
     {"parallel_find", 1, 0, find, first_odd},
@@ -536,7 +511,6 @@ const algorithm algorithms[] = {
     {"parallel_transform_exclusive_scan", 1, 1, exclusive_scan, greatest_before},
     {"parallel_sort", 0, 1, sort, sort_all},
     {"parallel_stable_sort", 0, 1, stable_sort, sort_all},
-    {"parallel_radix_sort", 0, 1, radix_sort, sort_all},
     {"parallel_sort_by_cached_key", 1, 2, sort_by_cached_key, sort_all_by_keys},
     {"parallel_nth_element", 0, 1, nth_element, sort_all},
     {"parallel_partial_sort", 0, 2, partial_sort, sort_all},
@@ -579,7 +553,7 @@ template <class F> outcome outcome_of(const F& f) {
 TEST_CASE("algorithms: each gives what a loop gives, whatever the size, the grain and the workers",
           "[promise.counts-as-std][promise.filter-as-std][promise.scan-as-std]"
           "[promise.collect-order][promise.merge-as-std][promise.search-first][promise.selection]"
-          "[promise.loop-visits-once][promise.radix-sort]") {
+          "[promise.loop-visits-once]") {
     test::jitter chance(test::run_seed());
     test::on_all_workers(chance, 4, 12, [&](const fork_policy& on, std::size_t n) {
         const std::uint32_t kinds = 1 + chance.below(1u << chance.below(10));

@@ -10,10 +10,6 @@ struct failure {
     int at;
 };
 
-template <class Range>
-concept has_histogram =
-    requires(bide::scheduler& s, const Range& range) { bide::parallel_histogram(s, range, 2); };
-
 } // namespace
 
 TEST_CASE("parallel_collect: elements may be move-only or bits, of any container",
@@ -62,62 +58,5 @@ TEST_CASE("parallel_collect: after an exception no value is left, whatever thiev
         REQUIRE((thrown == (given.first < given.n ? given.first : -1) ||
                  (given.is_out_of_memory && thrown == -2)));
         REQUIRE(tally.alive() == 0);
-    }
-}
-
-static_assert(has_histogram<std::vector<int>> && has_histogram<std::array<bool, 3>>);
-static_assert(has_histogram<std::u8string> && has_histogram<std::vector<wchar_t>>);
-static_assert(!has_histogram<std::vector<double>>);
-
-TEST_CASE("parallel_histogram: a key that is no bin is refused, whatever its type",
-          "[promise.collect-order]") {
-    bide::scheduler s(test::with(2, true));
-    CHECK_THROWS_AS(bide::parallel_histogram(s, std::vector{0, 1, -1}, 2), std::out_of_range);
-    CHECK_THROWS_AS(bide::parallel_histogram(s, std::vector{0, 1, 2}, 2), std::out_of_range);
-    CHECK(bide::parallel_histogram(s, std::vector{0, 1, 2}, 3) ==
-          std::vector<std::size_t>{1, 1, 1});
-    CHECK(bide::parallel_histogram(s, std::vector<int>(), 2) == std::vector<std::size_t>{0, 0});
-    const auto counts = bide::parallel_histogram(s, std::string("parallel"), 128);
-    CHECK(counts['l'] == 3);
-    CHECK(counts['z'] == 0);
-    CHECK_THROWS_AS(bide::parallel_histogram(s, std::vector<signed char>{-1}, 256),
-                    std::out_of_range);
-}
-
-namespace {
-
-struct unhashed {
-    int number;
-    bool operator==(const unhashed&) const = default;
-};
-template <class Key>
-concept groups_ints_by = requires(bide::scheduler& s, std::vector<int> in, Key key) {
-    bide::parallel_group_by(s, in, key);
-};
-
-} // namespace
-
-static_assert(groups_ints_by<int (*)(int)>);
-static_assert(groups_ints_by<const std::string& (*)(int)>);
-static_assert(!groups_ints_by<unhashed (*)(int)>, "the key has no hash");
-static_assert(!groups_ints_by<std::unique_ptr<int> (*)(int)>, "the key is copied");
-
-TEST_CASE("parallel_group_by: groups have the order of their first elements, which may be moved",
-          "[promise.collect-order]") {
-    bide::scheduler s(test::with(2, true));
-    std::vector<test::hostile_number> owners;
-    for (int i = 0; i < 3'000; ++i) {
-        owners.emplace_back(i);
-    }
-    const auto last_digits = [](const test::hostile_number& h) {
-        return std::to_string(*h.number % 300);
-    };
-    const auto all = bide::parallel_group_by(
-        s, owners, last_digits, [](test::hostile_number& h) { return std::move(h.number); });
-    REQUIRE(all.size() == 300);
-    for (int i = 0; i < 3'000; ++i) {
-        const auto& [key, group] = all[static_cast<std::size_t>(i % 300)];
-        REQUIRE(key == std::to_string(i % 300));
-        REQUIRE(*group[static_cast<std::size_t>(i / 300)] == i);
     }
 }

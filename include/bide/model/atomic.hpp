@@ -6,13 +6,9 @@
 /// Atomics, fences and plain data for a body, which is a checked program (model/check.hpp). The
 /// checker decides the order of their steps.
 
-#include <bide/core/config.hpp>
 #include <bide/model/detail/ops.hpp>
 
-#include <atomic>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>

@@ -26,16 +26,11 @@
 /// failures are found, and what the limits are. A program links the CMake target bide::model, which
 /// is compiled from model/source.hpp.
 
-#include <bide/core/config.hpp>
 #include <bide/model/platform.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 

@@ -7,15 +7,9 @@
 /// the library is instantiated with model::platform, the checker decides the order of all its
 /// steps.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/model/atomic.hpp>
-#include <bide/model/detail/ops.hpp>
 #include <bide/model/stop_token.hpp>
 
-#include <atomic>
-#include <cstdint>
-#include <limits>
 #include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {

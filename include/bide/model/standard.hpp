@@ -21,16 +21,11 @@
 /// For thread-local state, use platform::local<T>(). If threads deadlock on a mutex, the report
 /// says that they spin for ever.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/model/platform.hpp>
 
-#include <atomic>
 #include <chrono>
-#include <concepts>
 #include <condition_variable>
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 

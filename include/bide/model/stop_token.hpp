@@ -7,16 +7,12 @@
 /// interfaces as those of std. model::platform uses them, so the checker can check operations of
 /// the library that take a stop token.
 
-#include <bide/core/config.hpp>
 #include <bide/model/atomic.hpp>
-#include <bide/model/detail/ops.hpp>
 
-#include <atomic>
 #include <concepts>
 #include <functional>
 #include <memory>
 #include <stop_token>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {

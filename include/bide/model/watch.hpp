@@ -11,11 +11,8 @@
 /// without -fsanitize=thread. The checker does not see accesses by functions that were compiled
 /// without this option.
 
-#include <bide/core/config.hpp>
 #include <bide/model/detail/ops.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {

@@ -6,25 +6,8 @@
 /// Parallel algorithms for coroutines: a fork-join that begins on a worker, while the coroutine
 /// waits without a thread. sched/detail/posted_call.hpp describes the mechanism.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/sched/detail/posted_call.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/detail/nonvoid.hpp>
-
-#include <concepts>
-#include <coroutine>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -90,20 +73,15 @@ private:
         const auto arm = [this, &on]() -> forked_t<F> {
             return detail::call_with_policy(function_, on);
         };
-#if BIDE_EXCEPTIONS
-        try {
-#endif
+        const auto keep = [&] {
             if constexpr (std::is_reference_v<value>) {
                 auto&& result = detail::in_fork(on.where(), arm);
                 value_.emplace(std::addressof(result));
             } else {
                 value_.emplace(detail::in_fork(on.where(), arm));
             }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#endif
+        };
+        detail::call_or(keep, [this] { error_ = std::current_exception(); });
     }
 
     const fork_policy& on_;

@@ -14,10 +14,6 @@
 // owner runs it, too. All state is in the stack frame of the join. The code for the case without a
 // thief is inlined. If the thread has no lane, it calls one arm after the other.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
@@ -25,20 +21,26 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <new>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // ---- The two arms
+
+// Calls f(). If f() throws, calls handle(), in which std::current_exception() is what f() has
+// thrown.
+template <class F, class Handle> BIDE_INLINE void call_or(F&& f, [[maybe_unused]] Handle&& handle) {
+#if BIDE_EXCEPTIONS
+    try {
+        f();
+    } catch (...) {
+        handle();
+    }
+#else
+    f();
+#endif
+}
 
 template <class F> BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_arm(F&& f) {
     if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
@@ -91,17 +93,14 @@ private:
 
     static bool run_stolen(job& j) noexcept {
         auto& mine = static_cast<fork_arm&>(j);
-#if BIDE_EXCEPTIONS
-        try {
-#endif
-            mine.keep();
-            return false;
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            ::new (static_cast<void*>(&mine.error_)) std::exception_ptr(std::current_exception());
-            return true;
-        }
-#endif
+        bool has_failed = false;
+        detail::call_or([&] { mine.keep(); },
+                        [&] {
+                            ::new (static_cast<void*>(&mine.error_))
+                                std::exception_ptr(std::current_exception());
+                            has_failed = true;
+                        });
+        return has_failed;
     }
     void keep() {
         if constexpr (std::is_reference_v<value>) {
@@ -142,10 +141,8 @@ BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
             return;
         }
     }
-    try {
-        static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g)));
-    } catch (...) { // the first arm's exception has priority
-    }
+    // The first arm's exception has priority.
+    detail::call_or([&] { static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g))); }, [] {});
 }
 #endif
 
@@ -422,36 +419,20 @@ BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
 namespace detail {
 
 // Runs the first `Count` arms, grouped as ((first, second), third), and so on. If `lane` is not
-// nullptr, forks them on that lane.
+// nullptr, forks them on that lane. Returns the values in order.
 template <std::size_t Count, class Arms>
 BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;
+    using value = std::tuple<nonvoid_t<std::invoke_result_t<last>>>;
     if constexpr (Count == 1) {
-        return std::tuple<nonvoid_t<std::invoke_result_t<last>>>(
-            detail::call_arm<last>(static_cast<last>(std::get<0>(arms))));
+        return value(detail::call_arm<last>(static_cast<last>(std::get<0>(arms))));
     } else {
-        return detail::fork(
+        auto values = detail::fork(
             lane, [&] { return detail::fork_all<Count - 1>(lane, arms); },
             static_cast<last>(std::get<Count - 1>(arms)));
+        return std::tuple_cat(std::move(values.first),
+                              value(static_cast<decltype(values)&&>(values).second));
     }
-}
-
-template <std::size_t Index, std::size_t Count, class Values>
-constexpr auto&& value_of(Values&& values) noexcept {
-    if constexpr (Count == 1) {
-        return std::get<0>(std::forward<Values>(values));
-    } else if constexpr (Index == Count - 1) {
-        return std::get<1>(std::forward<Values>(values));
-    } else {
-        return detail::value_of<Index, Count - 1>(std::get<0>(std::forward<Values>(values)));
-    }
-}
-
-template <class Arms, std::size_t... Is>
-BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
-    -> std::tuple<nonvoid_t<std::invoke_result_t<std::tuple_element_t<Is, Arms>>>...> {
-    auto values = detail::fork_all<sizeof...(Is)>(fork_context::here().lane, arms);
-    return {detail::value_of<Is, sizeof...(Is)>(std::move(values))...};
 }
 
 } // namespace detail
@@ -466,11 +447,13 @@ template <class... Fs>
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     -> std::tuple<nonvoid_t<std::invoke_result_t<Fs>>...> {
     std::tuple<Fs&&...> arms(std::forward<Fs>(fs)...);
-    const std::index_sequence_for<Fs...> each;
+    const auto all = [&arms] {
+        return detail::fork_all<sizeof...(Fs)>(detail::fork_context::here().lane, arms);
+    };
     if (detail::forks_here(s)) [[likely]] {
-        return detail::invoke_all(arms, each);
+        return all();
     }
-    return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
+    return detail::in_fork(s, all);
 }
 
 /// Calls each function of a range, in parallel if workers are free, and returns when all functions

@@ -5,13 +5,9 @@
 /// \file
 /// Where a parallel algorithm runs, the options that end it early, and its progress.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

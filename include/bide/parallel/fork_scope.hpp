@@ -40,27 +40,7 @@
 // thread may have older jobs. If this thread ran an arm of another thread meanwhile, that other
 // thread could find and take those older jobs.
 
-#include <bide/core/config.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/pool.hpp>
-#include <bide/sched/scheduler.hpp>
-#include <bide/task/detail/nonvoid.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <limits>
-#include <memory>
-#include <new>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -290,15 +270,8 @@ private:
     static void call_and_destroy(base& b) noexcept {
         auto& mine = static_cast<spawned_function&>(b);
         if (mine.scope.begins()) {
-#if BIDE_EXCEPTIONS
-            try {
-#endif
-                mine.invoke();
-#if BIDE_EXCEPTIONS
-            } catch (...) {
-                mine.scope.fail(mine.order, std::current_exception());
-            }
-#endif
+            detail::call_or([&] { mine.invoke(); },
+                            [&] { mine.scope.fail(mine.order, std::current_exception()); });
             if (mine.scope.progress_ != nullptr) {
                 mine.scope.progress_->count(1);
             }

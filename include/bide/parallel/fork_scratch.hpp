@@ -12,22 +12,7 @@
 // thread always uses the same shard. So it gets the object that it had last, unless another arm on
 // that thread still has it. Threads that use the same shard share its objects.
 
-#include <bide/core/config.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <array>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

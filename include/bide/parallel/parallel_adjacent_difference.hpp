@@ -5,18 +5,7 @@
 /// \file
 /// Writes the differences of neighbours: parallel_adjacent_difference().
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -5,14 +5,7 @@
 /// \file
 /// Tells whether elements match: parallel_any_of(), parallel_all_of() and parallel_none_of().
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_find.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <functional>
-#include <iterator>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -9,21 +9,7 @@
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
 /// once for each element.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <new>
-#include <optional>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -81,7 +67,7 @@ template <class It, class Out, class Other> struct parted_output {
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
 // place of an element is known only after keeps() was called for all elements before it. The thread
-// at the front (detail/ordered_loop.hpp) calls keeps() and copies at once. A thief calls keeps()
+// at the front (parallel_for.hpp) calls keeps() and copies at once. A thief calls keeps()
 // for its part, and stores the answers, one byte each, and the number of kept elements of each
 // block. The join adds up these numbers. Then all blocks are copied in parallel.
 template <class It, class Keeps, class Output> class pack_front {
@@ -103,9 +89,8 @@ public:
         std::unique_ptr<block[]> blocks;
         std::exception_ptr error;
 
-        std::uint64_t begin(std::uint64_t n) const noexcept { return from + n * block_size; }
         std::uint64_t size(std::uint64_t n) const noexcept {
-            return (n + 1 == count ? to : begin(n + 1)) - begin(n);
+            return n + 1 == count ? to - from - n * block_size : block_size;
         }
     };
 
@@ -158,25 +143,12 @@ public:
         if (mine.is_kept == nullptr || mine.blocks == nullptr) {
             return;
         }
-        const auto ask_blocks = [&](std::uint64_t first, std::uint64_t last) {
-            for (std::uint64_t n = first; n != last; ++n) {
-                if (loop.state().leaves_out(mine.begin(n))) {
-                    return;
-                }
-                ask(mine.begin(n), mine.size(n), &mine.is_kept[mine.begin(n) - from],
-                    mine.blocks[n]);
-            }
+        const auto ask_block = [&](std::uint64_t n, std::uint64_t at) {
+            ask(at, mine.size(n), &mine.is_kept[at - from], mine.blocks[n]);
         };
-#if BIDE_EXCEPTIONS
-        // The join copies what a serial run would have copied before that call.
-        try {
-#endif
-            loop.for_blocks(mine.count, ask_blocks);
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            mine.error = std::current_exception();
-        }
-#endif
+        // The join copies what a serial run would have copied before a call that throws.
+        detail::call_or([&] { loop.for_blocks(mine.count, from, block_size, ask_block); },
+                        [&] { mine.error = std::current_exception(); });
         done.emplace(std::move(mine));
     }
 
@@ -187,18 +159,13 @@ public:
             goes_on = here.asked == done.size(blocks);
             kept_ += std::exchange(here.kept, kept_);
         }
-        loop.for_blocks(blocks, [&](std::uint64_t first, std::uint64_t last) {
-            for (std::uint64_t n = first; n != last; ++n) {
-                const std::uint64_t at = done.begin(n);
-                if (loop.state().leaves_out(at)) {
-                    return;
-                }
-                loop.state().run(at, done.blocks[n].asked, [&] {
-                    const std::uint64_t behind = n + 1 == blocks ? kept_ : done.blocks[n + 1].kept;
-                    copy(at, &done.is_kept[at - done.from], done.blocks[n], behind);
-                });
-            }
-        });
+        const auto copy_block = [&](std::uint64_t n, std::uint64_t at) {
+            loop.state().run(at, done.blocks[n].asked, [&] {
+                const std::uint64_t behind = n + 1 == blocks ? kept_ : done.blocks[n + 1].kept;
+                copy(at, &done.is_kept[at - done.from], done.blocks[n], behind);
+            });
+        };
+        loop.for_blocks(blocks, done.from, done.block_size, copy_block);
 #if BIDE_EXCEPTIONS
         if (done.error != nullptr) {
             std::rethrow_exception(done.error);

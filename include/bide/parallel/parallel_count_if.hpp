@@ -5,16 +5,7 @@
 /// \file
 /// Counts the elements that match: parallel_count_if().
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

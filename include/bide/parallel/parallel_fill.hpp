@@ -5,13 +5,7 @@
 /// \file
 /// Assigns a value to each element: parallel_fill().
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <iterator>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -9,18 +9,7 @@
 /// A match ends the loop for all elements behind it. Parts behind it are neither searched nor
 /// divided. So each thread examines few more elements than a serial search does.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -75,7 +64,9 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         return 0;
     }
     typename platform::template atomic<std::uint64_t> found{none};
-    auto leaf = [&](std::uint64_t from, std::uint64_t to) -> std::uint64_t {
+    const std::uint64_t grain = on.options().grain;
+    parallel_loop loop(on.forks(), on.options(), all.size, grain, 1, grain != 0);
+    const auto leaf = [&](std::uint64_t from, std::uint64_t to) {
         std::uint64_t match = none;
         detail::run_with_callee<projected>(predicate, [&](auto& callee) {
             const It begin = all.at(from);
@@ -95,13 +86,12 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
                 });
             match = at == to - from ? none : from + at;
         });
-        if (match == none) {
-            return none;
+        if (match != none) {
+            detail::lower(found, match);
+            loop.state().end_at(Wanted == wanted_match::any ? 0 : match);
         }
-        detail::lower(found, match);
-        return Wanted == wanted_match::any ? 0 : match;
     };
-    parallel_loop loop(on.forks(), all.numbers(), on.options(), leaf);
+    leaf_front front(leaf);
     const auto result = [&] {
         // Order: relaxed; the loop's joins order it after the leaves.
         const std::uint64_t match = found.load(std::memory_order_relaxed);
@@ -110,7 +100,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
 #if BIDE_EXCEPTIONS
     try {
 #endif
-        loop.run();
+        loop.run(front, all.size);
 #if BIDE_EXCEPTIONS
     } catch (...) {
         // If a call behind the match threw, a serial search would not have made that call.

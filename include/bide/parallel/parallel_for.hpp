@@ -14,54 +14,58 @@
 //
 // The loop of the parallel algorithms. It divides itself when other threads want work.
 //
-// Each part of the loop runs in chunks. After a chunk, the thread checks whether thieves would find
-// an arm of this thread. (An arm is a function of a fork-join.) If not, half of the remaining
-// iterations are forked. So there are few forks while all workers are busy. If iterations take
-// long, or some take longer than others, there are as many forks as are useful. A chunk has one
-// iteration at first, and grows until it takes 4 us by the clock. All parts share the learned size
-// of a chunk.
+// One thread, the owner, visits the elements of its part from left to right, in chunks. After a
+// chunk, the thread checks whether thieves would find an arm of this thread. (An arm is a function
+// of a fork-join.) If not, half of the remaining elements are forked. So there are few forks while
+// all workers are busy. If elements take long, or some take longer than others, there are as many
+// forks as are useful. A chunk has one element at first, and grows until it takes 4 us by the
+// clock. All parts share the learned size of a chunk.
 //
 // While workers sleep, a part is divided until each of these workers would find an arm, but not
-// into arms of less than 64 us. Before the first iteration has run, the time of an iteration is not
-// known. Then a loop of up to 1,024 iterations is divided as if each iteration took long, and a
-// larger loop is divided into two. Once the time is known, an arm of less than 32 us wakes no
-// worker, because the caller needs about as long for the wake.
+// into arms of less than 64 us. Before the first element was visited, the time of an element is not
+// known. Then a loop of up to 1,024 elements is divided as if each element took long, and a larger
+// loop is divided into two. Once the time is known, an arm of less than 32 us wakes no worker,
+// because the caller needs about as long for the wake.
 //
-// Each place in the program that begins a loop stores the time of an iteration. If a loop is
-// expected to take at most 2 us by that time, it starts without a fork-join: it runs one iteration,
-// then up to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining
-// iterations become a fork-join. So a brief loop reads the clock four times more than a serial one.
-// If the first iteration unexpectedly takes long, it delays the other iterations only by its own
-// time.
+// Each place in the program that begins a loop stores the time of an element. If a loop is expected
+// to take at most 2 us by that time, it starts without a fork-join: it visits one element, then up
+// to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining elements
+// become a fork-join. So a brief loop reads the clock four times more than a serial one. If the
+// first element unexpectedly takes long, it delays the other elements only by its own time.
 //
-// While the first iteration of a part runs, the other iterations of the part are an arm. So a
-// worker that becomes free takes them, even if the first iteration takes longer than all others
-// together. The same is done in two other cases: for an iteration after one that took as long as a
-// chunk, and for a leaf of a given grain.
+// While the first element of a part is visited, the other elements of the part are an arm. So a
+// worker that becomes free takes them, even if the first element takes longer than all others
+// together. The same is done for an element after one that took as long as a chunk.
 //
-// Within a chunk, the part checks again whether thieves want work, because later iterations may
-// take longer than earlier ones. It checks after the first 64 iterations of a part, then after 256,
-// 1,024 and 2,048 more. If iterations are short, later checks come after up to 8,192 more. If
-// thieves want work, the chunk ends and the clock is read. The ends of parts are rounded to
-// multiples of 64, for vector instructions.
+// Within a chunk, the thread checks again whether thieves want work, because later elements may
+// take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
+// 1,024 and 2,048 more. If elements are short, later checks come after up to 8,192 more. If thieves
+// want work, the chunk ends and the clock is read. The ends of chunks are rounded to 64 elements,
+// for vector instructions.
+//
+// In some algorithms, the work on an element needs the result of all elements before it. For a
+// scan, that result is their sum. For a filter, it is the number of earlier elements that are kept,
+// because this number is the place of the next element. So the owner updates an object, the front,
+// which has the result of all elements that the owner has visited. A thief does not know the result
+// of the elements before its part yet. So it does only the work that needs no such result: for a
+// scan, it adds up its elements. When the owner comes to a part that a thief has taken, it calls
+// join(), which adds the thief's result to the front, and completes the thief's part by a parallel
+// loop: for a scan, this writes the sums. If no thief has taken the part, the owner visits it.
+//
+// A Front has these members. `from` and `to` are numbers of elements:
+//
+//   run(from, to)                continues the front; it has passed the elements before `from`
+//   part                         the type of the result of a thief
+//   ahead(loop, from, to, done)  called by a thief, while another thread calls run(). Does the work
+//                                that needs no front, and stores the result in `done`, which is an
+//                                empty optional
+//   join(loop, part)             joins the thief's result to the front
+//
+// If `part` is a Front itself, there is no ahead(). The thief then constructs Front(front, range)
+// and runs it as any front. Parts begin at multiples of the unit, and have at least one unit of
+// elements.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -173,26 +177,275 @@ private:
     fork_progress* const progress_;
 };
 
-// The number of iterations of the chunks of a loop. A chunk has one iteration at first, and grows
-// until it takes 4 us by the clock. All parts of the loop share the learned size.
-template <class Platform> class basic_chunk_sizes {
-public:
-    // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
-    static constexpr std::int64_t chunk_time = 4'000;
-    static constexpr std::int64_t arm_time = 64'000;
+// The front of a loop in which no part needs the results of other parts. leaf(from, to) visits the
+// elements.
+template <class Leaf> struct leaf_front {
+    using part = leaf_front;
 
-    // Returns the latest chunk that took about chunk_time, or 0 if none has run.
+    explicit leaf_front(Leaf& of) noexcept : leaf(of) {}
+    leaf_front(const leaf_front& of, loop_range<std::uint64_t>) noexcept : leaf(of.leaf) {}
+    void run(std::uint64_t from, std::uint64_t to) { leaf(from, to); }
+    template <class Loop> void join(Loop&, leaf_front&&) noexcept {}
+
+    Leaf& leaf;
+};
+
+// In nanoseconds: the intended time of a chunk.
+inline constexpr std::int64_t chunk_time = 4'000;
+
+template <class Forker> class parallel_loop {
+    using platform = typename Forker::platform;
+    using state_type = basic_loop_state<platform>;
+
+public:
+    using range = loop_range<std::uint64_t>;
+
+    // Thieves take only parts of at least `least` elements. If `keeps_unit` is true, each call of
+    // run() gets less than two units, at least one. If `unit` is greater than `size`, the loop uses
+    // `size` as the unit.
+    parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
+                  std::uint64_t least = 1, bool keeps_unit = false) noexcept
+        : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
+          least_(greater_of(unit_, least)), keeps_unit_(keeps_unit), state_(options, size) {}
+
+    // Takes all elements into the front. The caller then calls finish() of state().
+    // Throws: what a serial run would throw.
+    template <class Front> void run(Front& front, std::uint64_t size) {
+        range part{0, size}; // a brief loop has visited the elements before it
+        const auto run_rest = [this, &front, &part] { advance(front, part); };
+        if (keeps_unit_) {
+            return forks_.enter(run_rest);
+        }
+        const auto brief = [this, &front, &part](std::int64_t begin) {
+            return run_briefly(front, part, begin);
+        };
+        forks_.template enter_loop<longest_brief_ns>(size, brief, run_rest);
+    }
+
+    // Calls f(n, at) in parallel for each n of [0, count), but not for those that are left out.
+    // `at` is the number of the first element of block n: from + n * size.
+    template <class F>
+    void for_blocks(std::uint64_t count, std::uint64_t from, std::uint64_t size, const F& f) {
+        const auto call = [&](std::uint64_t n, std::uint64_t last) {
+            for (; n != last && !state_.leaves_out(from + n * size); ++n) {
+                f(n, from + n * size);
+            }
+        };
+        leaf_front front(call);
+        const fork_options none; // the loop refers to it
+        parallel_loop blocks(forks_, none, count, 1);
+        blocks.run(front, count);
+    }
+
+    state_type& state() noexcept { return state_; }
+    Forker forks() const noexcept { return forks_; }
+
+private:
+    // In nanoseconds: the time of an arm that is worth a wake; an arm that takes less than
+    // `brief_arm_time` wakes no worker, except the first one of a loop; a loop that is expected to
+    // take at most `longest_brief_ns`, about ten times the cost of entering a fork-join, first runs
+    // without one.
+    static constexpr std::int64_t arm_time = 64'000;
+    static constexpr std::int64_t brief_arm_time = 32'000;
+    static constexpr std::int64_t longest_brief_ns = 2'000;
+    // While no element was visited, a loop of at most this many units is divided as if each element
+    // took long.
+    static constexpr std::uint64_t few_units = 1'024;
+    // The number of elements between two checks whether thieves want work. It is first_piece at the
+    // start of a part. Then it grows by a factor of four each time, up to an eighth of a chunk. That
+    // limit is at least common_piece and at most longest_piece.
+    static constexpr std::uint64_t first_piece = 64;
+    static constexpr std::uint64_t common_piece = 2'048;
+    static constexpr std::uint64_t longest_piece = 8'192;
+    static constexpr std::uint64_t vector = 64;
+    // The largest factor by which a chunk grows; its largest size.
+    static constexpr std::uint64_t growth = 64;
+    static constexpr std::uint64_t longest_chunk = 1 << 24;
+
+    // Visits elements until the part is empty or has taken as long as a chunk. The number of
+    // elements grows as chunks do, so the time of an element is known before many were visited.
+    // Returns the time, or 0 if elements are left that are not left out.
+    template <class Front>
+    std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
+        std::uint64_t chunk = 1;
+        for (std::int64_t before = begin;;) {
+            const std::uint64_t left = part.size();
+            const bool goes_on = run_piece(front, part, end_of(part, chunk));
+            const std::int64_t after = platform::now();
+            if (!goes_on || part.empty()) {
+                return after;
+            }
+            if (after - begin >= chunk_time) {
+                return 0;
+            }
+            chunk = next_chunk(left - part.size(), after - before);
+            before = after;
+        }
+    }
+
+    // Takes the elements of the part into the front. If a stop was requested or an earlier part has
+    // thrown, returns early, and leaves the remaining elements out.
+    template <class Front> void advance(Front& front, range part) {
+        std::uint64_t chunk = greater_of(learned(), unit_);
+        std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
+        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
+        bool is_long = true;     // the last unit took as long as a chunk
+        while (!part.empty()) {
+            const std::uint64_t left = part.size();
+            const std::uint64_t arms = most_arms(left, chunk);
+            if (left / 2 >= greater_of(least_, chunk / 4) && forks_.wants_work(arms)) {
+                if (!state_.leaves_out(part.first) &&
+                    fork<true>(front, part, end_of(part, left / 2))) {
+                    advance(front, part);
+                }
+                return;
+            }
+            if (keeps_unit_ && !is_long) {
+                if (!run_piece(front, part, end_of_unit(part))) {
+                    return;
+                }
+                continue;
+            }
+            if (before == 0 && left > lesser_of(chunk, piece)) {
+                before = platform::now();
+            }
+            const bool goes_on = chunk <= unit_ ? fork<false>(front, part, end_of_unit(part))
+                                                : run_chunk(front, part, chunk, piece, arms);
+            if (!goes_on || part.empty()) {
+                return;
+            }
+            const std::int64_t after = platform::now();
+            if (keeps_unit_) {
+                is_long = after - before >= chunk_time;
+            } else {
+                chunk = greater_of(next_chunk(left - part.size(), after - before), unit_);
+                learn(chunk);
+            }
+            before = after;
+        }
+    }
+
+    // Visits the elements before `end`, while the remaining elements are an arm. Sets `part` to the
+    // remaining elements. If a thief has taken the arm, joins its result to the
+    // front, and `part` is empty. Returns false if the remaining elements must be left out.
+    template <bool divides, class Front> bool fork(Front& front, range& part, std::uint64_t end) {
+        const std::uint64_t begin = part.first;
+        const range rest{end, part.last};
+        part = rest;
+        const auto first = [this, &front, begin, end] {
+            range mine{begin, end};
+            if constexpr (divides) {
+                advance(front, mine);
+                return true;
+            } else {
+                return run_piece(front, mine, end);
+            }
+        };
+        const void* const here = forks_.thread();
+        if (rest.size() < least_ || here == nullptr) {
+            return first();
+        }
+        bool goes_on = false;
+        std::optional<typename Front::part> ahead;
+        // If there is no memory for the fork, no arm begins, and the parts behind it are left out.
+        typename state_type::attempt beginning(state_, begin);
+        forks_.both(
+            [&] {
+                beginning.succeeded = true;
+                goes_on = first();
+            },
+            [&] {
+                if (forks_.thread() != here) {
+                    run_ahead(front, rest, ahead);
+                }
+            },
+            rest.size() < learned() * brief_arm_time / chunk_time);
+        if (ahead) {
+            part.first = part.last;
+            if (goes_on && !state_.leaves_out(rest.first)) {
+                state_.run(rest.first, 0, [&] { front.join(*this, std::move(*ahead)); });
+            }
+        }
+        return goes_on;
+    }
+
+    template <class Front>
+    void run_ahead(Front& front, range rest, std::optional<typename Front::part>& done) {
+        if constexpr (std::is_same_v<typename Front::part, Front>) {
+            state_.run(rest.first, 0, [&] { done.emplace(front, rest); });
+            advance(*done, rest);
+        } else {
+            state_.run(rest.first, 0, [&] { front.ahead(*this, rest.first, rest.last, done); });
+        }
+    }
+
+    // Visits about n elements, in pieces. If thieves want work, visits fewer. Returns false if the
+    // remaining elements must be left out.
+    template <class Front>
+    bool run_chunk(Front& front, range& part, std::uint64_t n, std::uint64_t& piece,
+                   std::uint64_t arms) {
+        const std::uint64_t end = end_of(part, n);
+        const std::uint64_t most =
+            lesser_of(greater_of(n / 8 / vector * vector, common_piece), longest_piece);
+        for (;;) {
+            const bool is_last = end - part.first < piece + unit_;
+            if (!run_piece(front, part, is_last ? end : part.first + piece)) {
+                return false;
+            }
+            piece = piece < most ? 4 * piece : piece;
+            if (part.first == end || forks_.wants_work(arms)) {
+                return true;
+            }
+        }
+    }
+
+    // Visits the elements before `end`. Returns false if they must be left out.
+    template <class Front>
+    BIDE_NOINLINE bool run_piece(Front& front, range& part, std::uint64_t end) {
+        const std::uint64_t at = part.first;
+        if (state_.leaves_out(at)) {
+            return false;
+        }
+        part.first = end;
+        state_.run(at, end - at, [&] { front.run(at, end); });
+        return true;
+    }
+
+    // Returns the end of about n elements at the beginning of the part. Their number is a multiple
+    // of the unit. If less than a unit would remain, returns the end of the part.
+    std::uint64_t end_of(range part, std::uint64_t n) const noexcept {
+        const std::uint64_t left = part.size();
+        const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
+        const std::uint64_t whole = greater_of(n / step * step, unit_);
+        return greater_of(n, whole) >= left || left - whole < unit_ ? part.last
+                                                                    : part.first + whole;
+    }
+
+    std::uint64_t end_of_unit(range part) const noexcept {
+        return part.size() / 2 < unit_ ? part.last : part.first + unit_;
+    }
+
+    // Returns the maximum number of public arms that this thread should have for the sleeping
+    // workers.
+    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
+        if (learned() != 0) {
+            return left / greater_of(chunk * arm_time / chunk_time, least_);
+        }
+        return keeps_unit_ || left / unit_ <= few_units ? left / least_ : 1;
+    }
+
+    // Returns the size of the next chunk, if the last chunk had `elements` elements and took
+    // `took_ns` nanoseconds.
+    static std::uint64_t next_chunk(std::uint64_t elements, std::int64_t took_ns) noexcept {
+        const auto nanoseconds = static_cast<std::uint64_t>(took_ns > 1 ? took_ns : 1);
+        const std::uint64_t fitting = greater_of(elements * chunk_time / nanoseconds, 1);
+        return lesser_of(fitting, lesser_of(elements * growth, longest_chunk));
+    }
+
+    // Returns the latest chunk that took about chunk_time, or 0 if there was none.
     std::uint64_t learned() const noexcept {
         // Order: relaxed; an estimate.
         return learned_.load(std::memory_order_relaxed);
-    }
-
-    // Returns the size of the next chunk, if the last chunk had `iterations` iterations and took
-    // `took_ns` nanoseconds.
-    static std::uint64_t next(std::uint64_t iterations, std::int64_t took_ns) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>(took_ns > 1 ? took_ns : 1);
-        const std::uint64_t fitting = greater_of(iterations * chunk_time / nanoseconds, 1);
-        return lesser_of(fitting, lesser_of(iterations * growth, longest));
     }
 
     // Makes `chunk` the initial size for other parts. All parts read the cache line of the size. So
@@ -205,258 +458,44 @@ public:
         }
     }
 
-private:
-    // The largest factor by which a chunk grows; its largest size.
-    static constexpr std::uint64_t growth = 64;
-    static constexpr std::uint64_t longest = 1 << 24;
-
-    typename Platform::template atomic<std::uint64_t> learned_{0};
+    const Forker forks_;
+    const std::uint64_t unit_;
+    const std::uint64_t least_;
+    const bool keeps_unit_;
+    state_type state_;
+    typename platform::template atomic<std::uint64_t> learned_{0};
 };
 
-// Calls run_rest() in a fork-join. If the loop of `size` iterations is expected to take at most
-// LongestNs nanoseconds, first runs it outside of the fork-join, until it has taken as long as a
-// chunk. run(n) runs about n iterations, and returns how many iterations are left. n grows as the
-// size of chunks does, so the time of an iteration is known before many iterations have run. If no
-// iteration is left, run_rest() is not called.
-template <std::int64_t LongestNs, class Forker, class Run, class RunRest>
-void enter_loop(const Forker& forks, std::uint64_t size, const Run& run, const RunRest& run_rest) {
-    using platform = typename Forker::platform;
-    using chunks = basic_chunk_sizes<platform>;
-    const auto run_briefly = [size, run](const std::int64_t begin) -> std::int64_t {
-        std::uint64_t left = size;
-        std::uint64_t chunk = 1;
-        for (std::int64_t before = begin;;) {
-            const std::uint64_t rest = run(lesser_of(chunk, left));
-            const std::int64_t after = platform::now();
-            if (rest == 0) {
-                return after;
-            }
-            if (after - begin >= chunks::chunk_time) {
-                return 0;
-            }
-            chunk = chunks::next(left - rest, after - before);
-            before = after;
-            left = rest;
-        }
-    };
-    forks.template enter_loop<LongestNs>(size, run_briefly, run_rest);
+// Takes all elements into the front, as the members of a parallel_loop say.
+// Throws: what a serial run would throw, and stopped_error after a stop.
+template <class Forker, class Front>
+void run_in_order(const Forker& forks, const fork_options& options, std::uint64_t size,
+                  std::uint64_t unit, Front& front, std::uint64_t least = 1,
+                  bool keeps_unit = false) {
+    parallel_loop loop(forks, options, size, unit, least, keeps_unit);
+    if (size != 0) {
+        loop.run(front, size);
+    }
+    loop.state().finish();
+}
+template <class On, class Front>
+void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
+    detail::run_in_order(on.forks(), on.options(), size, on.options().grain, front, least);
 }
 
-// In nanoseconds. A loop that is expected to take at most this time first runs without a fork-join.
-// The limit is about ten times the cost of entering a fork-join.
-inline constexpr std::int64_t longest_brief_ns = 2'000;
-
-// Calls leaf(first, last) for parts of the range that together cover it. The loop decides how large
-// each part is. A leaf may return the number of an iteration. Then leaves that begin after that
-// iteration are skipped.
-template <class Forker, class Index, class Leaf> class parallel_loop {
-    using platform = typename Forker::platform;
-    using range = loop_range<Index>;
-    using chunks = basic_chunk_sizes<platform>;
-
-public:
-    parallel_loop(Forker forks, loop_range<Index> all, const fork_options& chosen,
-                  Leaf& leaf) noexcept
-        : forks_(forks), all_(all), grain_(chosen.grain), leaf_(leaf), state_(chosen, all.size()) {}
-
-    // Calls the leaves. The caller then calls finish() of state().
-    void run() {
-        range rest = all_; // a brief loop has run the iterations before it
-        const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
-        const auto run_some = [this, &rest](std::uint64_t count) {
-            return run_leaf(rest, count) ? rest.size() : 0;
-        };
-        if (grain_ == 0) {
-            detail::enter_loop<longest_brief_ns>(forks_, all_.size(), run_some, run_rest);
-        } else {
-            forks_.enter(run_rest);
-        }
-    }
-    basic_loop_state<platform>& state() noexcept { return state_; }
-
-private:
-    // In nanoseconds. A second arm that takes less time wakes no worker. The first fork of the loop
-    // is an exception.
-    static constexpr std::int64_t brief_arm_time = 32'000;
-    // While no iteration has run, a loop of at most this many iterations is divided as if each
-    // iteration took long.
-    static constexpr std::uint64_t few_iterations = 1'024;
-    // The maximum number of iterations between two checks whether thieves want work. It is
-    // first_block at the start of a part. Then it grows by a factor of four each time, up to an
-    // eighth of a chunk. That limit is at least common_block and at most longest_block.
-    static constexpr std::uint64_t first_block = 64;
-    static constexpr std::uint64_t common_block = 2'048;
-    static constexpr std::uint64_t longest_block = 8'192;
-    static constexpr std::uint64_t vector = 64;
-
-    void run_part(range part, std::uint64_t chunk) {
-        std::uint64_t block = first_block;
-        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
-        bool is_long = true;     // the last leaf of a given grain took as long as a chunk
-        while (!part.empty()) {
-            const std::uint64_t left = part.size();
-            const std::uint64_t arms = most_arms(left, chunk);
-            if (is_worth_forking(left, chunk) && forks_.wants_work(arms)) {
-                return fork(part, chunk);
-            }
-            if (grain_ != 0) {
-                const std::uint64_t leaf = left / 2 < grain_ ? left : grain_;
-                if (!(is_long ? run_long_leaf(part, leaf, is_long) : run_leaf(part, leaf))) {
-                    return;
-                }
-                continue;
-            }
-            if (before == 0 && left > lesser_of(chunk, block)) {
-                before = platform::now();
-            }
-            const bool goes_on =
-                chunk == 1 ? run_beside_rest(part, 1)
-                           : run_chunk(part, left <= chunk ? left : rounded(part.first, chunk),
-                                       block, arms);
-            if (!goes_on || part.empty()) {
-                return;
-            }
-            const std::int64_t after = platform::now();
-            chunk = chunks::next(left - part.size(), after - before);
-            before = after;
-            sizes_.learn(chunk);
-        }
-    }
-
-    // Forks the second half of `part`. When that half starts, it takes the chunk size that all
-    // parts share at that time. If the part is skipped, does not divide it.
-    void fork(range part, std::uint64_t chunk) {
-        if (state_.leaves_out(number_of(part.first))) {
-            return;
-        }
-        std::uint64_t half = part.size() / 2;
-        if (grain_ == 0) {
-            half = rounded(part.first, half);
-        }
-        const Index middle = part.at(half);
-        both(
-            part, middle, [this, part, middle, chunk] { run_part({part.first, middle}, chunk); },
-            [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
-    }
-
-    // Forks `part` at `middle`: f runs the iterations before `middle`, and g, the second arm of the
-    // fork, runs the others. If there is no memory to fork, throws, calls neither f nor g, and
-    // records the part as one that has thrown.
-    template <class F, class G> void both(range part, Index middle, F&& f, G&& g) {
-        typename basic_loop_state<platform>::attempt fork(state_, number_of(part.first));
-        const auto first = [&] {
-            fork.succeeded = true;
-            f();
-        };
-        forks_.both(first, std::forward<G>(g), is_brief(range{middle, part.last}.size()));
-    }
-
-    // Returns true if this number of iterations is not worth a wake.
-    bool is_brief(std::uint64_t iterations) const noexcept {
-        return grain_ == 0 && iterations < sizes_.learned() * brief_arm_time / chunks::chunk_time;
-    }
-
-    // With a grain, returns true if both halves would have at least `grain` iterations. Without a
-    // grain, returns true if the remaining iterations take longer than a fork.
-    bool is_worth_forking(std::uint64_t left, std::uint64_t chunk) const noexcept {
-        return left >= 2 && left / 2 >= (grain_ != 0 ? grain_ : chunk / 4);
-    }
-
-    // Returns the maximum number of public arms that this thread should have for the sleeping
-    // workers.
-    std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
-        if (grain_ != 0 || sizes_.learned() != 0) {
-            return grain_ != 0 ? left / grain_
-                               : left / (chunk * chunks::arm_time / chunks::chunk_time);
-        }
-        return left <= few_iterations ? left : 1;
-    }
-
-    // Rounds n iterations down. Afterwards, the distance from the first index of the loop to the
-    // end of the n iterations is a multiple of `vector`.
-    std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
-        const std::uint64_t at = number_of(from);
-        return n < vector ? n : n - (at + n) % vector;
-    }
-
-    std::uint64_t first_chunk() const noexcept {
-        return grain_ != 0 ? grain_ : greater_of(sizes_.learned(), 1);
-    }
-
-    // Runs up to n iterations, in blocks. If thieves want work, runs fewer. Returns false if the
-    // remaining iterations must be skipped.
-    bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
-        const std::uint64_t most =
-            lesser_of(greater_of(n / 8 / vector * vector, common_block), longest_block);
-        for (;;) {
-            const std::uint64_t now = lesser_of(n, block);
-            if (!run_leaf(part, now)) {
-                return false;
-            }
-            block = lesser_of(4 * block, most);
-            n -= now;
-            if (n == 0 || forks_.wants_work(arms)) {
-                return true;
-            }
-        }
-    }
-
-    // Runs n iterations, while the remaining iterations of the part are an arm. Returns false if a
-    // thief has taken the arm, or if the remaining iterations must be skipped.
-    bool run_beside_rest(range& part, std::uint64_t n) {
-        const range rest{part.at(n), part.last};
-        const void* const here = forks_.thread();
-        if (rest.empty() || here == nullptr) {
-            return run_leaf(part, n);
-        }
-        bool goes_on = false;
-        bool was_taken = false;
-        both(
-            part, rest.first, [&] { goes_on = run_leaf(part, n); },
-            [&] {
-                was_taken = forks_.thread() != here;
-                if (was_taken) {
-                    run_part(rest, first_chunk());
-                }
-            });
-        return goes_on && !was_taken;
-    }
-
-    // As run_leaf(), and sets `is_long` to true if the leaf was long.
-    bool run_long_leaf(range& part, std::uint64_t n, bool& is_long) {
-        const std::int64_t begin = platform::now();
-        const bool goes_on = run_beside_rest(part, n);
-        is_long = platform::now() - begin >= chunks::chunk_time;
-        return goes_on;
-    }
-
-    BIDE_NOINLINE bool run_leaf(range& part, std::uint64_t n) {
-        const std::uint64_t at = number_of(part.first);
-        if (state_.leaves_out(at)) {
-            return false;
-        }
-        const Index begin = part.first;
-        part.first = part.at(n);
-        state_.run(at, n, [&] {
-            if constexpr (std::is_void_v<std::invoke_result_t<Leaf&, Index, Index>>) {
-                leaf_(begin, part.first);
-            } else {
-                state_.end_at(leaf_(begin, part.first));
-            }
-        });
-        return true;
-    }
-
-    // Returns the number of the iteration at this index.
-    std::uint64_t number_of(Index at) const noexcept { return range{all_.first, at}.size(); }
-
-    const Forker forks_;
-    const range all_;
-    const std::uint64_t grain_;
-    Leaf& leaf_;
-    basic_loop_state<platform> state_;
-    chunks sizes_;
-};
+// Calls leaf(first, last) for parts of the range that together cover it. A part has at least
+// `grain` elements, and less than twice as many if a grain was given.
+template <class Forker, class Index, class Leaf>
+void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_options& options,
+                   Leaf& leaf) {
+    const auto run = [&](std::uint64_t from, std::uint64_t to) { leaf(all.at(from), all.at(to)); };
+    leaf_front front(run);
+    detail::run_in_order(forks, options, all.size(), options.grain, front, 1, options.grain != 0);
+}
+template <class On, class Index, class Leaf>
+void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
+    detail::run_loop_over(on.forks(), all, on.options(), leaf);
+}
 
 // Calls run(callee). `run` is a plain loop of calls callee(args...). If `body` is small and can be
 // called as const, the callee is a copy of `body`. No other code knows the address of the copy, so
@@ -471,21 +510,6 @@ template <class... Args, class Body, class Run> void run_with_callee(Body& body,
     } else {
         run(body);
     }
-}
-
-// Runs a parallel_loop over the range with this leaf.
-template <class Forker, class Index, class Leaf>
-void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_options& options,
-                   Leaf& leaf) {
-    if (!all.empty()) {
-        parallel_loop loop(forks, all, options, leaf);
-        loop.run();
-        loop.state().finish();
-    }
-}
-template <class On, class Index, class Leaf>
-void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
-    detail::run_loop_over(on.forks(), all, on.options(), leaf);
 }
 
 // Calls body(element) for all elements.

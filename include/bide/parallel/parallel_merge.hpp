@@ -10,23 +10,7 @@
 //
 // Sorted pieces of a range, their merges, and a sort that consists of merges.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -165,34 +149,6 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 
 // ---- Two places
 
-// Memory for objects, which the owner constructs and destroys.
-template <class T>
-inline constexpr bool is_overaligned = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-template <class T> struct release_memory {
-    void operator()(T* memory) const noexcept {
-        if constexpr (is_overaligned<T>) {
-            ::operator delete(memory, std::align_val_t(alignof(T)));
-        } else {
-            ::operator delete(memory);
-        }
-    }
-};
-template <class T> using raw_buffer = std::unique_ptr<T, release_memory<T>>;
-
-// Returns memory for n objects, or nullptr.
-template <class T> raw_buffer<T> make_raw_buffer(std::size_t n) noexcept {
-    if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
-        return nullptr;
-    }
-    void* memory = nullptr;
-    if constexpr (is_overaligned<T>) {
-        memory = ::operator new(n * sizeof(T), std::align_val_t(alignof(T)), std::nothrow);
-    } else {
-        memory = ::operator new(n * sizeof(T), std::nothrow);
-    }
-    return raw_buffer<T>(static_cast<T*>(memory));
-}
-
 // A range and a buffer of the same size. If the elements are not trivially copyable, both always
 // contain constructed objects. Each element is either in the range or in the buffer. The object at
 // the same index in the other place is moved from. A step moves all its elements from one place to
@@ -211,7 +167,7 @@ public:
     static constexpr place start = is_plain ? place::range : place::buffer;
 
     two_places(It range, std::size_t elements) noexcept
-        : range_(range), size_(elements), memory_(detail::make_raw_buffer<value>(elements)) {}
+        : range_(range), size_(elements), memory_(allocate(elements)) {}
     two_places(const two_places&) = delete;
     two_places& operator=(const two_places&) = delete;
     ~two_places() { std::destroy(buffer(), buffer() + filled_); }
@@ -292,9 +248,24 @@ public:
     };
 
 private:
+    static constexpr std::align_val_t alignment{alignof(value)};
+
+    // Releases memory in which there are no objects.
+    struct release {
+        void operator()(value* memory) const noexcept { ::operator delete(memory, alignment); }
+    };
+
+    // Returns memory for n objects, or nullptr.
+    static value* allocate(std::size_t n) noexcept {
+        return n > (std::numeric_limits<std::size_t>::max)() / sizeof(value)
+                   ? nullptr
+                   : static_cast<value*>(
+                         ::operator new(n * sizeof(value), alignment, std::nothrow));
+    }
+
     const It range_;
     const std::size_t size_;
-    const raw_buffer<value> memory_;
+    const std::unique_ptr<value, release> memory_;
     std::size_t filled_ = 0;
 };
 

@@ -6,18 +6,7 @@
 /// Finds the least or the greatest element: parallel_min_element(), parallel_max_element(). The
 /// result does not depend on how the range is divided, so they are parallel loops.
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -7,18 +7,7 @@
 /// would put there. parallel_partial_sort() sorts only the least elements. Neither takes quadratic
 /// time for any input.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_partition.hpp>
-#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
-
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

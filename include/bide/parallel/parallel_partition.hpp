@@ -13,23 +13,8 @@
 // the border are swapped. The chunks depend only on the size of the range, so the result is the
 // same on any number of workers.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -38,34 +38,8 @@
 // that a serial run would throw. An item that has thrown or is skipped is called dead. A dead item
 // has no value, but it still passes the serial stages, so that their numbering has no gap.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/sync/semaphore.hpp>
-
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <new>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -551,14 +525,10 @@ public:
 private:
     // Calls f(). Returns false if f() throws. Then stores the exception as that of item n, unless
     // an item with a lower number has thrown.
-    template <class F> bool attempt([[maybe_unused]] number n, F&& f) noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-#endif
-            f();
-            return true;
-#if BIDE_EXCEPTIONS
-        } catch (...) {
+    template <class F> bool attempt(number n, F&& f) noexcept {
+        bool has_failed = false;
+        detail::call_or(f, [&] {
+            has_failed = true;
             std::exception_ptr thrown = std::current_exception(); // also destroys an earlier one
             const typename lock::guard held(lock_);
             if (!leaves_out(n)) {
@@ -566,9 +536,8 @@ private:
                 // Order: relaxed; it publishes nothing but the number.
                 failed_at_.store(n, std::memory_order_relaxed);
             }
-        }
-        return false;
-#endif
+        });
+        return !has_failed;
     }
 
     // Reads an item, and takes it through the stages. Returns true if the item has ended, so that

@@ -9,7 +9,6 @@
 // run in blocks of a constant number of iterations. Reason: some compilers, such as g++ 12 with
 // -O2, use vector instructions only if that number is a constant.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 
 #include <concepts>

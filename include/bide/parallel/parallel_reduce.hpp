@@ -20,20 +20,7 @@
 // twice as many iterations are done. If 4 us have passed then, the remaining part of the same tree
 // becomes a fork-join.
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <limits>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -99,7 +86,7 @@ private:
         } else {
             if (done_ >= 2 * checked_) {
                 checked_ = done_;
-                if (platform::now() - begin_ >= basic_chunk_sizes<platform>::chunk_time) {
+                if (platform::now() - begin_ >= chunk_time) {
                     return false;
                 }
             }

@@ -8,19 +8,9 @@
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
 /// once for each element. Each element may be moved once by the thread at the front
-/// (detail/ordered_loop.hpp), and once by each thief that took a part with this element.
+/// (parallel_for.hpp), and once by each thief that took a part with this element.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -20,21 +20,7 @@
 // computation"). Some operations of std give the same bits for any grouping of their operands, such
 // as std::plus of integers. For these, the thread at the front combines once for each element.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
-
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <new>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -115,17 +101,11 @@ public:
         if (mine.sums == nullptr) {
             return;
         }
-        loop.for_blocks(mine.blocks, [&](std::uint64_t first, std::uint64_t last) {
-            for (std::uint64_t n = first; n != last; ++n) {
-                const std::uint64_t at = from + n * block_;
-                if (loop.state().leaves_out(at)) {
-                    return;
-                }
-                if constexpr (keeps_in_output) {
-                    mine.sums[n].emplace(scan_alone(at));
-                } else {
-                    mine.sums[n].emplace(sum_of(at));
-                }
+        loop.for_blocks(mine.blocks, from, block_, [&](std::uint64_t n, std::uint64_t at) {
+            if constexpr (keeps_in_output) {
+                mine.sums[n].emplace(scan_alone(at));
+            } else {
+                mine.sums[n].emplace(sum_of(at));
             }
         });
         done.emplace(std::move(mine));
@@ -138,20 +118,14 @@ public:
             done.sums[n].emplace(std::move(*before_));
             before_.emplace(std::move(behind));
         }
-        loop.for_blocks(done.blocks, [&](std::uint64_t first, std::uint64_t last) {
-            for (std::uint64_t n = first; n != last; ++n) {
-                const std::uint64_t at = done.from + n * block_;
-                if (loop.state().leaves_out(at)) {
-                    return;
+        loop.for_blocks(done.blocks, done.from, block_, [&](std::uint64_t n, std::uint64_t at) {
+            loop.state().run(at, end_of(at) - at, [&] {
+                if constexpr (keeps_in_output) {
+                    put_before(*done.sums[n], at);
+                } else {
+                    static_cast<void>(scan_on(*done.sums[n], at));
                 }
-                loop.state().run(at, end_of(at) - at, [&] {
-                    if constexpr (keeps_in_output) {
-                        put_before(*done.sums[n], at);
-                    } else {
-                        static_cast<void>(scan_on(*done.sums[n], at));
-                    }
-                });
-            }
+            });
         });
     }
 
@@ -255,7 +229,7 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
          std::optional<T> before = std::nullopt) {
     const std::uint64_t block = detail::scan_block(in.size, on.options().grain);
     scan_front<Kind, It, Out, T, Op, Map> front(in, out, block, op, map, std::move(before));
-    ordered_loop(on.forks(), on.options(), in.size, block).run(front, in.size);
+    detail::run_in_order(on.forks(), on.options(), in.size, block, front);
     return elements<Out>{out, in.size}.end();
 }
 

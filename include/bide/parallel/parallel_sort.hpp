@@ -8,19 +8,8 @@
 /// equal, or made of a few sorted pieces. parallel_sort() also takes nearly linear time if there
 /// are few distinct values.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_partition.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

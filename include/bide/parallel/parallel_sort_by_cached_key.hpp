@@ -6,24 +6,7 @@
 /// Sorts by a key that is costly to compute: parallel_sort_by_cached_key() computes the key once
 /// for each element, sorts the keys, and then moves each element to its place.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_merge.hpp>
-#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <memory>
-#include <new>
-#include <optional>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -7,17 +7,7 @@
 /// parallel_generate(), because calls of a generator by several threads have no order. Use a
 /// function of the index instead: `parallel_transform(s, iota(0, n), out, f)`.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -19,38 +19,21 @@
 // was not finished, so that another run of the program can continue it. A file that another build
 // of the program has saved is ignored.
 
-#include <bide/core/config.hpp>
-#include <bide/model/check.hpp>
 #include <bide/model/impl/exhaustive.hpp>
 
-#include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <map>
-#include <new>
 #include <poll.h>
-#include <string>
-#include <string_view>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <system_error>
 #include <typeinfo>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 

@@ -2,32 +2,15 @@
 #ifndef BIDE_MODEL_IMPL_CHECK_HPP
 #define BIDE_MODEL_IMPL_CHECK_HPP
 
-#include <bide/core/config.hpp>
-#include <bide/model/check.hpp>
 #include <bide/model/impl/branches.hpp>
-#include <bide/model/impl/execution.hpp>
-#include <bide/model/impl/exhaustive.hpp>
 #include <bide/model/impl/report.hpp>
 #include <bide/model/impl/schedules.hpp>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <functional>
-#include <limits>
-#include <memory>
 #include <mutex>
 #include <ostream>
 #include <set>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #if defined(__linux__) && BIDE_MODEL_HAS_SWITCH
 #define BIDE_MODEL_CATCHES_CRASHES 1
@@ -271,7 +254,7 @@ struct exploration {
                 v.message = x.message();
                 v.path = x.path();
                 if (report) {
-                    v.trace = x.trace();
+                    v.trace = trace_of(x);
                     v.report = report_of(x);
                 }
                 if (failed) {

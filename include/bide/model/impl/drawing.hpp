@@ -4,10 +4,7 @@
 
 // Draws the graph of an execution in the language of dot.
 
-#include <bide/core/config.hpp>
 #include <bide/model/impl/report.hpp>
-
-#include <string>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -49,27 +46,6 @@ private:
         return out;
     }
 
-    std::string label(const event& e, int number) const {
-        std::string what = "#" + std::to_string(order_.place(number)) + " ";
-        switch (e.what) {
-        case event::kind::read:
-            what +=
-                (e.exclusive ? "rmw reads " : "load ") + names_[e.object] + " = " + text(e.value);
-            break;
-        case event::kind::write:
-            what += (e.exclusive ? "rmw writes " : "store ") + names_[e.object] +
-                    " := " + text(e.value);
-            break;
-        case event::kind::fence: what += "fence"; break;
-        default: what += plain_text(e);
-        }
-        std::string out = quoted(what);
-        if (is_access(e) || e.what == event::kind::fence) {
-            out += std::string("\\n") + detail::text(e.with);
-        }
-        return e.where.file == nullptr ? out : out + "  " + quoted(text(e.where));
-    }
-
     void cluster(int thread) {
         const std::string t = std::to_string(thread);
         out_ += "  subgraph cluster_" + t + " {\n    label=\"T" + t + "\";\n";
@@ -85,7 +61,8 @@ private:
             if (e.id.thread == thread) {
                 const bool is_old = e.what == event::kind::read && order_.newer_than(n) >= 0;
                 node("e" + std::to_string(n),
-                     "label=\"" + label(e, n) + (is_old ? "\", color=red" : "\""));
+                     "label=\"#" + std::to_string(order_.place(n)) + " " + quoted(event_text(n)) +
+                         "\\n" + quoted(text(e.where)) + (is_old ? "\", color=red" : "\""));
             }
         }
         if (thread == x_.failed_by()) {

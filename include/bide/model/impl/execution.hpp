@@ -6,26 +6,12 @@
 // announces the step (struct request). A search then decides which thread makes its announced step
 // next, and which of the possible outcomes the step has (struct outcome).
 
-#include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
 #include <bide/model/impl/fiber.hpp>
-#include <bide/model/impl/heap.hpp>
 #include <bide/model/impl/memory.hpp>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <bit>
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <map>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -330,7 +316,6 @@ public:
 
     failure what() const noexcept { return failure_; }
     const std::string& message() const noexcept { return message_; }
-    std::string trace();
     int failed_by() const noexcept { return failed_by_; } // -1: no thread
     std::string path() const;
     bool pruned() const noexcept { return pruned_; }

@@ -21,18 +21,9 @@
 // Only the unexplored branches are stored, each as a list of steps. A branch is run from the
 // beginning of the body, because stacks cannot be copied.
 
-#include <bide/core/config.hpp>
 #include <bide/model/impl/execution.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
 #include <unordered_set>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 

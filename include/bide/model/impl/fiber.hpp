@@ -4,14 +4,12 @@
 
 // A fiber is a stack, and the registers with which its code continues.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <sys/mman.h>
 
 #if BIDE_EXCEPTIONS

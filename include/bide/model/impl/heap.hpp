@@ -7,15 +7,11 @@
 // execution leaks nothing, and a thread that makes the same allocations gets the same addresses.
 // Within one execution, freed memory is not used again.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/model/detail/ops.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {
 

@@ -22,15 +22,10 @@
 // A step is added after all steps on which it depends by program order or reads-from. So the
 // checker can build every execution whose dependencies have no cycle, with any modification order.
 
-#include <bide/core/config.hpp>
-#include <bide/model/detail/ops.hpp>
 #include <bide/model/impl/heap.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <string>

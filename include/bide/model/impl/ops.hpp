@@ -2,19 +2,9 @@
 #ifndef BIDE_MODEL_IMPL_OPS_HPP
 #define BIDE_MODEL_IMPL_OPS_HPP
 
-#include <bide/core/config.hpp>
-#include <bide/model/check.hpp>
 #include <bide/model/impl/execution.hpp>
-#include <bide/model/impl/heap.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <string>
 #include <unordered_map>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 namespace detail {

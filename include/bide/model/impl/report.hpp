@@ -5,21 +5,10 @@
 // The report of a failed execution: its steps in columns, and the cause of the failure, if the
 // graph of the execution shows it.
 
-#include <bide/core/config.hpp>
 #include <bide/model/impl/execution.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <limits>
-#include <map>
 #include <numeric>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -328,6 +317,30 @@ struct account {
 
     // Returns true if the event is an access to the wait queue of a futex.
     bool is_queue(const event& e) const { return memory_.at(e.object).queue; }
+    // Returns the operation of an event. For an access, that includes the object, the order and the
+    // value, and whether the value was the newest one.
+    std::string event_text(int number) const {
+        const event& e = memory_.event_at(number);
+        if (!is_access(e)) {
+            return e.what == event::kind::fence ? std::string("fence  ") + text(e.with)
+                                                : plain_text(e);
+        }
+        const bool reads = e.what == event::kind::read;
+        const std::string& name = names_[e.object];
+        std::string what =
+            reads ? (e.exclusive ? "rmw    " : "load   ") : (e.exclusive ? "   and  " : "store  ");
+        what += (is_queue(e) ? "futex(" + name + ")" : name) + " " + text(e.with) +
+                (reads ? " -> " : " := ") + text(e.value);
+        if (reads) {
+            const int writer = memory_.msg(e.message).event;
+            what += writer < 0 ? ", the initial value"
+                               : ", of #" + std::to_string(order_.place(writer));
+        }
+        if (order_.newer_than(number) >= 0) {
+            what += reads ? " (old)" : " (before one that is there)";
+        }
+        return *e.text == '\0' ? what : what + "  [" + e.text + "]";
+    }
 
     execution& x_;
     const memory& memory_;
@@ -362,50 +375,19 @@ inline std::vector<std::string> lines_of(std::string_view text, std::size_t widt
 }
 
 // Returns a text with a line for each step: its number, its thread, the operation, and the source
-// position. For a read, the line also names the step that wrote the value, and says whether the
-// value was the newest one.
-inline std::string execution::trace() {
-    const auto name = [&](int o) {
-        const object& x = memory_.at(o);
-        if (x.name != nullptr) {
-            return std::string(x.name);
-        }
-        return (x.queue ? "futex" : "a") + std::to_string(o);
-    };
+// position.
+inline std::string trace_of(execution& x) {
     const auto padded = [](std::string s, std::size_t width) {
         s.resize(std::max(width, s.size()), ' ');
         return s;
     };
-    const step_order steps(*this);
+    const account all(x);
     std::string out;
-    for (const int i : steps.events()) {
-        const event& e = memory_.event_at(i);
-        const bool old = steps.newer_than(i) >= 0;
-        std::string what;
-        switch (e.what) {
-        case event::kind::read: {
-            const auto& from = memory_.msg(e.message);
-            what = e.exclusive ? "rmw    " : "load   ";
-            what += name(e.object) + " " + text(e.with) + " -> " + text(e.value);
-            what += from.event < 0 ? ", the initial value"
-                                   : ", of #" + std::to_string(steps.place(from.event));
-            what += old ? " (old)" : "";
-            break;
-        }
-        case event::kind::write:
-            what = e.exclusive ? "   and  " : "store  ";
-            what += name(e.object) + " " + text(e.with) + " := " + text(e.value);
-            what += old ? " (before one that is there)" : "";
-            break;
-        case event::kind::fence: what = std::string("fence  ") + text(e.with); break;
-        default: what = plain_text(e);
-        }
-        if (is_access(e) && e.text[0] != '\0') {
-            what += std::string("  [") + e.text + "]";
-        }
-        out += padded("#" + std::to_string(steps.place(i)), 5) + std::string(4 * e.id.thread, ' ') +
-               thread_text(e.id.thread) + " " + padded(std::move(what), 60) + "  " + text(e.where) +
-               "\n";
+    for (const int i : all.order_.events()) {
+        const event& e = all.memory_.event_at(i);
+        out += padded("#" + std::to_string(all.order_.place(i)), 5) +
+               std::string(4 * e.id.thread, ' ') + thread_text(e.id.thread) + " " +
+               padded(all.event_text(i), 60) + "  " + text(e.where) + "\n";
     }
     return out;
 }

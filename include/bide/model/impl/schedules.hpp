@@ -5,19 +5,9 @@
 // The searches that explore schedules, which are orders of all steps: all schedules, the schedules
 // with few preemptions, or random schedules. And paths, each of which identifies one execution.
 
-#include <bide/core/config.hpp>
 #include <bide/model/impl/execution.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 

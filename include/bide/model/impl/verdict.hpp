@@ -4,23 +4,8 @@
 
 // Prints the results of an exploration, and explains a failure.
 
-#include <bide/core/config.hpp>
-#include <bide/model/check.hpp>
 #include <bide/model/impl/check.hpp>
 #include <bide/model/impl/drawing.hpp>
-#include <bide/model/impl/execution.hpp>
-#include <bide/model/impl/report.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 

@@ -9,18 +9,7 @@
 // Calls of functions are qualified, because the namespace of the elements may have functions of the
 // same names.
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_range.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -119,14 +108,7 @@ template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
 
 // Calls f() and ignores its exception, because another exception is being handled.
 template <class F> void ignore_exceptions(F&& f) noexcept {
-#if BIDE_EXCEPTIONS
-    try {
-#endif
-        f();
-#if BIDE_EXCEPTIONS
-    } catch (...) {
-    }
-#endif
+    detail::call_or(f, [] {});
 }
 
 // Runs f and g one after the other. If f throws, g is still called.
