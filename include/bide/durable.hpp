@@ -6,14 +6,8 @@
 /// Includes the durable locks, but no slot of durable/slots/: each slot needs its client library.
 
 #include <bide/durable/acquire_all.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/fence_gate.hpp>
-#include <bide/durable/guard.hpp>
 #include <bide/durable/leader_election.hpp>
-#include <bide/durable/locks.hpp>
-#include <bide/durable/observer.hpp>
-#include <bide/durable/options.hpp>
 #include <bide/durable/rate_limiter.hpp>
-#include <bide/durable/ticket.hpp>
 
 #endif

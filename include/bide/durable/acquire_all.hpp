@@ -5,21 +5,8 @@
 /// \file
 /// Acquires several durable locks without deadlock: all of them, or none.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/guard.hpp>
 #include <bide/durable/locks.hpp>
-#include <bide/durable/options.hpp>
 #include <bide/task/task.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

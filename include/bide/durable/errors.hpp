@@ -8,15 +8,10 @@
 /// A wait can also end with bide::errc::timeout (the lock is held), bide::errc::stopped, or an
 /// error of the store, for example an errno code.
 
-#include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>
 
 #include <algorithm>
-#include <cstddef>
-#include <exception>
 #include <iterator>
-#include <string>
-#include <system_error>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -32,15 +32,9 @@
 /// store keeps marks. A grant that is bound to a mark and to no process lasts as long as the mark,
 /// whatever the clock says.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/process.hpp>
-#include <bide/durable/record.hpp>
-#include <bide/durable/slot.hpp>
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
-#include <string>
 #include <unordered_map>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {

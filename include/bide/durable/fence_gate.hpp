@@ -2,10 +2,7 @@
 #ifndef BIDE_DURABLE_FENCE_GATE_HPP
 #define BIDE_DURABLE_FENCE_GATE_HPP
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -2,13 +2,10 @@
 #ifndef BIDE_DURABLE_GUARD_HPP
 #define BIDE_DURABLE_GUARD_HPP
 
-#include <bide/core/result.hpp>
 #include <bide/durable/observer.hpp>
-#include <bide/fwd.hpp>
 
 #include <memory>
 #include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -9,20 +9,8 @@
 /// For inspect() and admin(), make a durable_mutex on another slot object for the same value. A
 /// candidate announces durable_options::holder_id, for example its address.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/options.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/task/task.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -157,7 +145,6 @@ private:
 }} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
-#include <bide/durable/guard.hpp> // has the definitions of locks
 #include <bide/durable/impl/leader_election.hpp>
 #endif
 

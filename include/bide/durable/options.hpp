@@ -8,7 +8,6 @@
 #include <bide/durable/observer.hpp>
 #include <bide/durable/slot.hpp>
 
-#include <chrono>
 #include <stop_token>
 #include <vector>
 

@@ -10,20 +10,10 @@
 /// pids are reused), and the boot of the machine. Only a process of the same boot and namespace can
 /// look it up. If a process cannot be looked up, it counts as running.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/record.hpp>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <memory>
-#include <new>
-#include <string>
-#include <system_error>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <time.h>
@@ -32,7 +22,6 @@
 #if defined(__linux__)
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>

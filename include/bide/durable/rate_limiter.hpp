@@ -5,21 +5,10 @@
 /// \file
 /// Limits how often something happens, over all processes and machines that share a slot.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/task/task.hpp>
 
 #include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -33,20 +33,8 @@
 ///
 /// All times are in milliseconds, on the clock that the record names.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 

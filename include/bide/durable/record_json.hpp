@@ -35,18 +35,7 @@
 /// cannot be read is never treated as an empty one. The fields may come in any order. Known fields
 /// are written in a fixed order; unknown fields follow, unchanged.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/detail/json_fields.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/record_types.hpp>
-
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 

@@ -6,14 +6,8 @@
 /// The parts of the record of a durable lock. durable/record.hpp has the rules,
 /// durable/record_json.hpp the stored format.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <system_error>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {

@@ -16,18 +16,12 @@
 ///
 /// One thread at a time uses a slot object; the locks on the slot ensure that.
 
-#include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 
-#include <concepts>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

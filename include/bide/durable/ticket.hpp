@@ -12,7 +12,6 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 
-#include <cstdint>
 #include <string_view>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -16,9 +16,6 @@
 // the process from ending. A child of fork() starts its own threads, which do not notify the
 // clients of its parent.
 
-#include <bide/core/detail/os_thread.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sync/event.hpp>
@@ -27,13 +24,8 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <algorithm>
-#include <functional>
 #include <list>
 #include <map>
-#include <mutex>
-#include <optional>
-#include <stop_token>
 
 #if defined(__linux__)
 #include <sys/epoll.h>

@@ -9,10 +9,6 @@
 //   change_watch    has the descriptors that report changes, and signals when one is readable
 
 #include <bide/durable/detail/background.hpp>
-#include <bide/durable/record.hpp>
-#include <bide/durable/slot.hpp>
-
-#include <vector>
 
 #include <poll.h>
 #if defined(__linux__)

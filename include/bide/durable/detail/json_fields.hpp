@@ -14,25 +14,11 @@
 // fields() does not list. A general JSON library would make a tree of the text: with sixteen
 // waiters, a change of a record took ten times as long.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/sched/detail/quoted.hpp>
 
-#include <algorithm>
 #include <charconv>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable { namespace detail {
 

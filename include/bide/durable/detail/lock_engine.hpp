@@ -14,8 +14,6 @@
 //
 // A child of fork() begins with parts of its own. Its slot object is a copy of its parent's.
 
-#include <bide/core/wake_scope.hpp>
-#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>

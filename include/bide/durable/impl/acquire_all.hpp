@@ -7,33 +7,10 @@
 // wait. If the record shows a grant of this same call, two locks of the list share the record, and
 // the wait would never end.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/acquire_all.hpp>
 #include <bide/durable/detail/acquisition.hpp>
-#include <bide/durable/detail/background.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/guard.hpp>
-#include <bide/durable/options.hpp>
-#include <bide/durable/record_types.hpp>
-#include <bide/task/task.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

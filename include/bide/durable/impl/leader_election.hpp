@@ -4,39 +4,8 @@
 
 // The campaigns, terms and runs of a candidate are coroutines. The blocking functions run them.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/acquisition.hpp>
-#include <bide/durable/detail/background.hpp>
-#include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/guard.hpp>
 #include <bide/durable/leader_election.hpp>
-#include <bide/durable/options.hpp>
-#include <bide/durable/process.hpp>
-#include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -12,36 +12,10 @@
 // future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
 // no wait becomes longer.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/detail/background.hpp>
-#include <bide/durable/detail/json_fields.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/process.hpp>
 #include <bide/durable/rate_limiter.hpp>
-#include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
-#include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/this_task.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

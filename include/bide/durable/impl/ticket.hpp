@@ -5,9 +5,7 @@
 // Tickets as JSON, and their nonces.
 
 #include <bide/durable/detail/json_fields.hpp>
-#include <bide/durable/record_types.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/sched/detail/quoted.hpp>
 
 #include <random>
 

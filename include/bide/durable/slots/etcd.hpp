@@ -24,14 +24,9 @@
 /// so contenders observe how long a record stays unchanged. There is no watch: a contender loads
 /// the record again at intervals.
 
-#include <bide/core/config.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
-#include <cstddef>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -16,16 +16,9 @@
 /// \endcode
 /// impl/file.hpp describes the pages and the protocol.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 

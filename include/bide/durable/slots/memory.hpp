@@ -5,19 +5,10 @@
 /// \file
 /// A slot in the memory of this process: for tests, and for locks among the threads of one process.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
-#include <cstddef>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fcntl.h>

@@ -44,18 +44,9 @@
 /// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass, for
 /// example: the server starts, has too many connections, or cannot be reached.
 
-#include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -35,17 +35,9 @@
 /// The user needs these commands: eval, evalsha, time, type, hmget, hset and persist. There is no
 /// watch: a contender loads the record again at intervals.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 

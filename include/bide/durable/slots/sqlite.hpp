@@ -20,13 +20,9 @@
 /// mode the program must have no other connection to the same file open at the fork: the child
 /// would inherit SQLite's notes of the parent's locks.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <chrono>
-#include <cstddef>
-#include <string>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 

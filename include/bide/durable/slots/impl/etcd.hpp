@@ -8,30 +8,11 @@
 // In the gateway's JSON, keys and values are base64, 64-bit numbers are strings, and members that
 // are zero, false or empty are left out.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/detail/json_fields.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/etcd.hpp>
 
-#include <algorithm>
-#include <cerrno>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <curl/curl.h>
 #include <fcntl.h>

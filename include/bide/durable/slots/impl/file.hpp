@@ -44,26 +44,9 @@
 // loss, too. If both pages are bad, or no slot writes files of this size, operations fail with
 // durable_errc::corrupt_record until a repair. Only a file that does not exist is absent.
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
 
 #if defined(__linux__)
 #include <sys/inotify.h>

@@ -10,30 +10,11 @@
 // rows may have come, but the commit may still fail. If the server reports severity ERROR, nothing
 // was done. If the connection ends, with any error code, the server may have committed before.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/postgres.hpp>
-#include <bide/sync/mutex.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
-#include <limits>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <libpq-fe.h>
 #include <netdb.h>

@@ -6,27 +6,10 @@
 // time limit holds for a whole call: hiredis's own time limit begins again with each part of a
 // reply.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/redis.hpp>
 
-#include <algorithm>
-#include <cerrno>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
-#include <iterator>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <hiredis/hiredis.h>

@@ -15,32 +15,12 @@
 // with a persistent journal in the other mode. If another program changes the mode of the database
 // later, the slot follows.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 #include <bide/durable/ticket.hpp>
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <limits>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <sqlite3.h>

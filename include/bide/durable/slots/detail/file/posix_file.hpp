@@ -4,27 +4,16 @@
 
 // What the slots file and SQLite share: checksums, system calls, open files, marks of presence.
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <system_error>
 #include <thread>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -2,14 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_HANDLE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SERVER_HANDLE_HPP
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
-
-#include <memory>
-#include <string>
-#include <string_view>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -5,36 +5,15 @@
 // What the slots of servers have in common: shared connections, URLs, waiting for a socket, and the
 // call of a slot.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/process_wide.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
-#include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 
-#include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <chrono>
 #include <compare>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

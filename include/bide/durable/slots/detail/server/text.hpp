@@ -5,15 +5,12 @@
 // Functions on the texts of stores. They make an error text one printable line of bounded length,
 // keep passwords out of it, and read numbers.
 
-#include <bide/core/config.hpp>
 #include <bide/sched/detail/quoted.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
