@@ -117,9 +117,7 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
     using value = task_value_t<Make>;
     for (;; --attempts) {
         const std::chrono::nanoseconds duration = waits.next();
-#if BIDE_EXCEPTIONS
-        try {
-#endif
+        BIDE_TRY {
             if constexpr (std::is_void_v<value>) {
                 co_await make();
                 co_return;
@@ -129,14 +127,13 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
                     co_return got;
                 }
             }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            if (attempts == 1 || !can_wait(duration) ||
-                !detail::is_worth_retry(std::current_exception(), again)) {
-                throw;
+        }
+        BIDE_CATCH {
+            const std::exception_ptr error = std::current_exception();
+            if (attempts == 1 || !can_wait(duration) || !detail::is_worth_retry(error, again)) {
+                std::rethrow_exception(error);
             }
         }
-#endif
         co_await this_task::sleep_for(duration);
     }
 }

@@ -62,25 +62,16 @@ public:
 
     // Throws: the exception, if there is one.
     void rethrow_if_failed() {
-#if BIDE_EXCEPTIONS
         if (error_) {
             std::rethrow_exception(std::exchange(error_, nullptr));
         }
-#endif
     }
 
 protected:
     // Calls a function, and stores its exception.
     template <class F> void guard(F&& function) noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-            std::forward<F>(function)();
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#else
-        std::forward<F>(function)();
-#endif
+        BIDE_TRY { static_cast<void>(std::forward<F>(function)()); }
+        BIDE_CATCH { error_ = std::current_exception(); }
     }
 
 private:
