@@ -595,7 +595,7 @@ template <class F, class T> task<> run_body(F& body, task_group& of, body_outcom
     if constexpr (std::is_void_v<T>) {
         co_await body(of);
     } else {
-        outcome.value.set(co_await body(of));
+        outcome.value.return_value(co_await body(of));
     }
     outcome.has_value = true;
 }

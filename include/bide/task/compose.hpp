@@ -78,9 +78,9 @@ namespace detail {
 // The thread that counts down to zero resumes the parent [when.ended], and does not access the
 // state afterwards. Only two threads access children that they do not run, and each does so before
 // its own count-down: the thread of the parent, which starts the children, and the thread of a
-// child that cancels the other children, such as the winner. A canceller of the parent is not counted. It claims the
-// parent instead (task_control.hpp), so the parent stays in its wait until the canceller has
-// finished.
+// child that cancels the other children, such as the winner. A canceller of the parent is not
+// counted. It claims the parent instead (task_control.hpp), so the parent stays in its wait until
+// the canceller has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
@@ -293,8 +293,8 @@ public:
     };
     wait_for_children wait() noexcept { return wait_for_children(*this); }
 
-    // Cancels the children that have not ended. Requires: the caller is the parent, its canceller, or
-    // a child that is not counted down.
+    // Cancels the children that have not ended. Requires: the caller is the parent, its canceller,
+    // or a child that is not counted down.
     void cancel_all(cancel_reason why) noexcept {
         for (child* c = first_; c != nullptr; c = c->next_child_) {
             c->cancel(why);
@@ -527,8 +527,11 @@ BIDE_COMPILED_TEMPLATE(class basic_when_state<native_platform>)
 
 using task_when_state = basic_when_state<native_platform>;
 
-template <task_source S> class task_child : public basic_when_child<native_platform> {
+// A child, and its outcome when it has ended.
+template <task_source S>
+class task_child : public basic_when_child<native_platform>, public kept_outcome<task_value_t<S>> {
     using T = task_value_t<S>;
+    using outcome = kept_outcome<T>;
 
 public:
     task_child() noexcept {}
@@ -537,14 +540,12 @@ public:
     void open(S&& source) { body_.open(std::move(source)); }
     awaited_frame& frame() noexcept { return body_.frame(); }
 
-    // Requires, for all: the child has ended.
-    bool is_stopped() const noexcept { return outcome_.is_stopped(); }
-    void rethrow_if_failed() { outcome_.rethrow_if_failed(); }
+    // Requires: the child has ended.
     nonvoid_t<T> value() {
         if constexpr (std::is_void_v<T>) {
             return {};
         } else {
-            return outcome_.value();
+            return outcome::value();
         }
     }
 
@@ -555,17 +556,16 @@ private:
 
     void settle() noexcept override {
         if (has_begun()) {
-            body_.end(outcome_);
+            body_.end(static_cast<outcome&>(*this));
         } else {
             body_.destroy();
         }
     }
 
     task_body<S, awaited_frame> body_;
-    [[no_unique_address]] kept_outcome<T> outcome_;
 };
 
-template <class S> void add_child(task_when_state& to, task_child<S>& c, S& source) {
+template <class S> BIDE_INLINE void add_child(task_when_state& to, task_child<S>& c, S& source) {
     c.open(std::move(source));
     to.add(c, &c.frame());
 }

@@ -20,10 +20,10 @@
 /// no further item is begun. When these tasks have ended, the first exception is thrown, and the
 /// other exceptions are dropped.
 //
-// The runners are the children of one when_state, as those of when_all() are, as many as the limit
-// allows. Each runner takes the next item, awaits its task, and repeats. So an item costs a call and
-// an await, but neither a spawn nor a permit. Runners that have not started wait like every child of
-// when_all(). The first runner that fails cancels all runners.
+// The runners are children of one when_state, as those of when_all() are. There are as many as the
+// limit allows. Each runner takes the next item, awaits its task, and repeats. So an item costs a
+// call and an await, but neither a spawn nor a permit. Runners that have not started wait like
+// every child of when_all(). The first runner that fails cancels all runners.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>

@@ -209,7 +209,7 @@ private:
             if constexpr (std::is_void_v<T>) {
                 co_await std::move(work);
             } else {
-                outcome.set(co_await std::move(work));
+                outcome.return_value(co_await std::move(work));
             }
         }
         BIDE_CATCH { outcome.error() = std::current_exception(); }
