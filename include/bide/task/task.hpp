@@ -233,8 +233,6 @@ class sync_loop final : basic_task_context<native_platform> {
 
 public:
     sync_loop() noexcept {
-        finished_.run =
-            waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
         run_.run = waker(
             [](void* self) noexcept {
                 resume<native_platform>(static_cast<sync_loop*>(self)->leaf_);
@@ -280,13 +278,16 @@ private:
     }
 
     void drive() noexcept {
-        while (!done_) {
+        for (;;) {
             // While this thread sleeps, another thread takes over its worker; while this thread
             // spins, none does. So the thread spins only if it has no worker.
             if (queue_.empty() && local::get().host == nullptr) {
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }
             runnable* const next = queue_.pop(deadline::never());
+            if (next == &finished_) {
+                return;
+            }
             run_with_budget([next]() noexcept { next->run.wake(); });
         }
     }
@@ -305,8 +306,7 @@ private:
     suspension* at_ = nullptr;
     suspension start_{};
     runnable run_;
-    runnable finished_;
-    bool done_ = false;
+    runnable finished_; // marks the end of the chain in the queue; never run
 };
 
 } // namespace detail
