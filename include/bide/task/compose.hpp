@@ -293,11 +293,13 @@ public:
     };
     wait_for_children wait() noexcept { return wait_for_children(*this); }
 
-    // Cancels the children that have not ended. Requires: the caller is the parent, its canceller,
-    // or a child that is not counted down.
-    void cancel_all(cancel_reason why) noexcept {
+    // Cancels the children that have not ended, except one. Requires: the caller is the parent, its
+    // canceller, or a child that is not counted down.
+    void cancel_all(cancel_reason why, const child* except = nullptr) noexcept {
         for (child* c = first_; c != nullptr; c = c->next_child_) {
-            c->cancel(why);
+            if (c != except) {
+                c->cancel(why);
+            }
         }
     }
 
@@ -376,7 +378,7 @@ private:
                                             std::memory_order_relaxed)) {
             // The children that resume on this thread do so when all of them are cancelled.
             const wake_scope<Platform> later;
-            cancel_all(cancel_reason::sibling);
+            cancel_all(cancel_reason::sibling, &c);
         }
         std::size_t counts = 1;
         if (c.in_place_) {
