@@ -520,7 +520,7 @@ public:
         one.forget(); // the end of the child returns it
     }
 
-    /// The wait for room; made by async_spawn(). S is the task, or the function that returns it.
+    /// The wait for room; made by async_spawn(). S is the task, or a function, as for spawn().
     template <class S> class [[nodiscard("co_await it")]] spawn_operation;
 
     /// Runs a child, as spawn() does, when there is room for one more child. The operation waits
