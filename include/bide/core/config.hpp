@@ -60,8 +60,9 @@
 /// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT; likewise
 ///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
-/// BIDE_TRY, BIDE_CATCH     here          `try` and `catch (...)`. Without exceptions, the second block
-///                                        never runs.
+/// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
+///                          coroutine_    never runs.
+///                          frame.hpp
 /// BIDE_VERSION_*           version.hpp   Three numbers.
 /// \endcode
 
@@ -187,12 +188,8 @@
 /// Throws the exception, or names it and terminates.
 #if BIDE_EXCEPTIONS
 #define BIDE_THROW(exception) throw exception
-#define BIDE_TRY try
-#define BIDE_CATCH catch (...)
 #else
 #define BIDE_THROW(exception) ::bide::detail::fatal("would throw " #exception)
-#define BIDE_TRY if constexpr (true)
-#define BIDE_CATCH else
 #endif
 
 namespace bide { inline namespace BIDE_ABI {
