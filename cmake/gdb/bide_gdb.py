@@ -733,7 +733,7 @@ def task_text(value):
 
 
 def join_handle_text(value):
-    cell = value["cell_"]
+    cell = pointer(value["cell_"])
     if int(cell) == 0:
         return "empty"
     task = Task(Object(cell, cell.type.strip_typedefs().target()))
