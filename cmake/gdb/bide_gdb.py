@@ -275,7 +275,7 @@ def task_of(context):
         if int(context) == 0:
             return None
         name, here = class_of(context), context.type.strip_typedefs().target()
-        if re.search(r"vtable for .*\b(coroutine_cell|function_cell)<", name):
+        if re.search(r"vtable for .*\btask_cell<", name):
             kind = type_beside(here, "bide::detail::basic_task_header<bide::native_platform>")
             return Task(Object(context, kind))
         if not re.search(CHILD, name):
@@ -733,7 +733,7 @@ def task_text(value):
 
 
 def join_handle_text(value):
-    cell = value["cell_"]
+    cell = pointer(value["cell_"])
     if int(cell) == 0:
         return "empty"
     task = Task(Object(cell, cell.type.strip_typedefs().target()))

@@ -28,8 +28,10 @@ struct report {
 // A child of a when_state.
 class child final : public bide::detail::basic_when_child<platform> {
 public:
-    child(tokens& from, report& r, int which) noexcept
-        : settled_(r.settled[which]), link_(model::take<platform>(from, r.what[which])) {}
+    // If `fails` is not nullptr, cancels its children when this child ends.
+    child(tokens& from, report& r, int which, when_state* fails = nullptr) noexcept
+        : settled_(r.settled[which]), fails_(fails),
+          link_(model::take<platform>(from, r.what[which])) {}
 
 private:
     std::coroutine_handle<> begin(bide::executor_ref where) noexcept override {
@@ -37,16 +39,22 @@ private:
         link_.frame.promise().where = where;
         return link_.frame;
     }
-    void settle() noexcept override { settled_ = settled_ + 1; }
+    void settle() noexcept override {
+        settled_ = settled_ + 1;
+        if (fails_ != nullptr) {
+            fails_->cancel_all(bide::cancel_reason::sibling);
+        }
+    }
 
     var<int>& settled_;
+    when_state* const fails_;
     link link_;
 };
 
 // Awaits two children, and destroys them as soon as it resumes.
-link compose(when_state::until what, tokens& first, tokens& second, report& r) {
+link compose(when_state::until what, tokens& first, tokens& second, report& r, bool fails) {
     when_state both(what);
-    child a(first, r, 0);
+    child a(first, r, 0, fails ? &both : nullptr);
     child b(second, r, 1);
     both.add(a);
     both.add(b);
@@ -57,8 +65,8 @@ link compose(when_state::until what, tokens& first, tokens& second, report& r) {
 
 // A parent with two children, each of which takes a token of its own.
 struct scene {
-    scene(when_state::until what, int first, int second) noexcept
-        : s(first), t(second), c(compose(what, s, t, r)) {}
+    scene(when_state::until what, int first, int second, bool first_fails = false) noexcept
+        : s(first), t(second), c(compose(what, s, t, r, first_fails)) {}
 
     // Begins the parent beside one thread or two.
     void begin_beside(const std::function<void()>& one, const std::function<void()>& two = {}) {
@@ -200,6 +208,41 @@ TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled
         any.begin_beside([&] { any.c.cancel(); });
         MODEL_REQUIRE(any.c.never_ran || any.r.what[0] == progress::stopped);
     });
+}
+
+TEST_CASE(
+    "when_all: a child that fails cancels the others, and the parent resumes after all of them") {
+    model::check("the first fails, the second waits", at_random(), [] {
+        scene all(when_state::until::all, 0, 0, true);
+        all.begin_beside([&] { all.s.give(); }, [&] { all.t.give(); });
+        MODEL_REQUIRE(all.r.what[0] == progress::taken);
+        MODEL_REQUIRE((all.r.what[1] == progress::taken) + all.t.available() == 1);
+    });
+    const auto in_place = [](int first) {
+        return [=] {
+            scene all(when_state::until::all, first, 0, true);
+            worker here(true);
+            model::thread thief([&] {
+                worker there(false);
+                there.steal_from(here);
+            });
+            model::thread giver([&] {
+                if (first == 0) {
+                    all.s.give();
+                }
+            });
+            all.c.begin();
+            here.drain();
+            giver.join();
+            thief.join();
+            here.drain();
+            all.require_over();
+            MODEL_REQUIRE(all.r.what[0] == progress::taken);
+            MODEL_REQUIRE(all.r.what[1] == progress::stopped);
+        };
+    };
+    model::check("in place, the first fails, a thief", in_place(1));
+    model::check("in place, the first waits and fails, a thief", at_random(), in_place(0));
 }
 
 TEST_CASE("when_all: children in place, taken back or stolen, end before the parent resumes") {

@@ -1,5 +1,6 @@
 #include <bide/task/for_each_concurrent.hpp>
 
+#include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>

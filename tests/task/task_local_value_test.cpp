@@ -3,6 +3,7 @@
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
+#include <bide/sync/event.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/for_each_concurrent.hpp>
 #include <bide/task/strand.hpp>

@@ -60,6 +60,9 @@
 /// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT; likewise
 ///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
+/// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
+///                          coroutine_    never runs.
+///                          frame.hpp
 /// BIDE_VERSION_*           version.hpp   Three numbers.
 /// \endcode
 

@@ -41,35 +41,13 @@
 
 #include <coroutine>
 #include <exception>
-#include <memory>
-#include <new>
+#include <optional>
 #include <system_error>
 #include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
-
-// Controls the coroutine that awaits one operation (task/detail/task_control.hpp). When the
-// coroutine has ended, it calls complete() of the Owner, on the thread that resumed the coroutine.
-// It is a member of the Owner, and not a base class, because both have a function start().
-template <class Owner> class sender_chain final : public basic_task_control<native_platform> {
-public:
-    explicit sender_chain(Owner& of) noexcept
-        : basic_task_control<native_platform>(1, false), of_(of) {}
-
-    void begin() noexcept { this->run(); } // may be the last access
-
-private:
-    std::coroutine_handle<> start() noexcept override { return of_.begin_body(*this); }
-    void never_start() noexcept override { this->set_never_ran(); }
-    void post_home() noexcept override {
-        on_this_thread<native_platform>::ref().post(this->to_run());
-    }
-    void finish() noexcept override { of_.complete(); }
-
-    Owner& of_;
-};
 
 // Awaits an operation in a chain that the stop token of the receiver cancels. The receiver may
 // destroy the operation state when it is called.
@@ -91,25 +69,40 @@ public:
     }
     sender_operation(const sender_operation&) = delete;
     sender_operation& operator=(const sender_operation&) = delete;
-    ~sender_operation() {} // there is no stop_: it was not started, or has ended
 
     void start() & noexcept {
-        ::new (static_cast<void*>(std::addressof(stop_)))
-            callback(Names::stop_token_of(receiver_), on_stop{this});
+        stop_.emplace(Names::stop_token_of(receiver_), on_stop{this});
         chain_.begin();
     }
 
 private:
-    friend sender_chain<sender_operation>;
+    // Controls the coroutine that awaits the operation (task/detail/task_control.hpp). When the
+    // coroutine has ended, it calls complete(), on the thread that resumed the coroutine. It is a
+    // member, and not a base class, because both have a function start().
+    class chain final : public basic_task_control<native_platform> {
+    public:
+        explicit chain(sender_operation& of) noexcept
+            : basic_task_control<native_platform>(1, false), of_(of) {}
+
+        void begin() noexcept { this->run(); } // may be the last access
+
+    private:
+        std::coroutine_handle<> start() noexcept override {
+            return of_.body_.begin(*this, on_this_thread<native_platform>::ref());
+        }
+        void never_start() noexcept override { this->set_never_ran(); }
+        void post_home() noexcept override {
+            on_this_thread<native_platform>::ref().post(this->to_run());
+        }
+        void finish() noexcept override { of_.complete(); }
+
+        sender_operation& of_;
+    };
 
     static task<outcome_type> await(Op op) { co_return co_await std::move(op).as_result(); }
 
-    std::coroutine_handle<> begin_body(basic_task_context<native_platform>& chain) noexcept {
-        return body_.begin(chain, on_this_thread<native_platform>::ref());
-    }
-
     void complete() noexcept {
-        std::destroy_at(std::addressof(stop_)); // no thread cancels from here on
+        stop_.reset(); // no thread cancels from here on
         if (chain_.never_ran()) {
             return typename Names::set_stopped_t()(std::move(receiver_));
         }
@@ -146,12 +139,10 @@ private:
         }
     }
 
-    sender_chain<sender_operation> chain_;
+    chain chain_;
     Receiver receiver_;
     task_body<task<outcome_type>> body_;
-    union {
-        callback stop_; // from start() to finish()
-    };
+    std::optional<callback> stop_; // from start() to complete()
 };
 
 // A runnable of an executor.

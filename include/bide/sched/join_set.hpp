@@ -232,9 +232,7 @@ private:
 
 // True if S is a task<T>, or a function that returns a task<T> or a T.
 template <class T, class S>
-inline constexpr bool is_source_of = requires(S& from) {
-    requires std::is_same_v<task_value_t<decltype(detail::as_task_source(from))>, T>;
-};
+inline constexpr bool is_source_of = requires { requires std::is_same_v<spawned_value_t<S>, T>; };
 
 using ended_children = basic_ended_children<native_platform>;
 using join_set_state = basic_join_set_state<native_platform>;
@@ -282,9 +280,7 @@ public:
     template <class S>
         requires(detail::is_source_of<T, S>)
     void spawn(S source) {
-        auto body = detail::as_task_source(source);
-        using cell_type = detail::coroutine_cell<decltype(body), child>;
-        auto& cell = *new cell_type(home_, false, std::move(body), state_);
+        auto& cell = *new detail::task_cell<S, child>(home_, false, std::move(source), state_);
         state_.ended.begin();
         state_.all.begin(cell.member());
         home_.start(cell);

@@ -103,8 +103,9 @@ public:
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
         static_assert(!detail::is_task<result_of<F>>,
                       "bide: the task would outlive its function: use spawn()");
-        using cell = detail::function_cell<F, result_of<F>>;
-        auto& made = *new cell(detail::runner_access::home(*this), std::move(function), true);
+        using cell = detail::joined_cell<F>;
+        auto& made = *new cell(detail::runner_access::home(*this), true, std::move(function));
+        made.run_apart();
         join_handle<result_of<F>> handle(made);
         start_blocking(made);
         return handle;

@@ -406,7 +406,7 @@ private:
     void discard_outcome() noexcept final { member_.end(std::move(kept_.error()), never_ran()); }
 };
 
-template <task_source S> using group_cell = coroutine_cell<S, group_task>;
+template <spawnable S> using group_cell = task_cell<S, group_task>;
 
 // Blocks until all members that `until` counts have ended. These members belong to `home`. If no
 // other thread runs the members, the calling thread runs them meanwhile. If the calling thread
@@ -487,16 +487,13 @@ public:
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call; it uses async_spawn().
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
-    template <class S>
-        requires detail::task_source<S> || detail::plain_function<S>
-    void spawn(S source) {
-        auto child = detail::as_task_source(source);
+    template <detail::spawnable S> void spawn(S source) {
         permit one = group_.has_limit() ? permit(room_) : permit();
-        launch(std::move(child), &detail::group::begin);
+        launch(std::move(source), &detail::group::begin);
         one.forget(); // the end of the child returns it
     }
 
-    /// The wait for room; made by async_spawn(). S is the task, or the function that returns it.
+    /// The wait for room; made by async_spawn(). S is the task, or a function, as for spawn().
     template <class S> class [[nodiscard("co_await it")]] spawn_operation;
 
     /// Runs a child, as spawn() does, when there is room for one more child. The operation waits
@@ -507,11 +504,8 @@ public:
     /// Throws: as spawn(), when awaited; stopped_error, if the awaiting task is cancelled while it
     /// waits. The child then never begins, and is destroyed.
     /// Cancellation: the wait is stopped; the group is not cancelled.
-    template <class S>
-        requires detail::task_source<S> || detail::plain_function<S>
-    auto async_spawn(S source) {
-        auto child = detail::as_task_source(source);
-        return spawn_operation<decltype(child)>(*this, std::move(child));
+    template <detail::spawnable S> auto async_spawn(S source) {
+        return spawn_operation<S>(*this, std::move(source));
     }
 
     /// Cancels the body and all children, also those that are spawned later. A second call has no
@@ -574,7 +568,7 @@ template <class F, class T> task<> run_body(F& body, task_group& of, body_outcom
     if constexpr (std::is_void_v<T>) {
         co_await body(of);
     } else {
-        outcome.value.set(co_await body(of));
+        outcome.value.return_value(co_await body(of));
     }
     outcome.has_value = true;
 }

@@ -40,9 +40,7 @@ public:
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws. Then
     /// `source` is destroyed, and the task has not begun.
     /// Thread safety: any thread may call it. A task that calls it must not have ended.
-    template <class S>
-        requires detail::task_source<S> || detail::plain_function<S>
-    auto spawn(S source) {
+    template <detail::spawnable S> auto spawn(S source) {
         return spawn_in(home_, std::move(source));
     }
 
@@ -73,33 +71,19 @@ protected:
     /// Starts a task as spawn() does, in `home`, which may be a part of the runner, such as its
     /// queue of low tasks. If `tag` is not 0, it is the number of a task_tag, which replaces the tag
     /// of the task.
-    template <class S>
-        requires detail::task_source<S> || detail::plain_function<S>
+    template <detail::spawnable S>
     static auto spawn_in(detail::task_home& home, S source, std::uint8_t tag = 0) {
-        if constexpr (detail::task_source<S>) {
-            using value = detail::task_value_t<S>;
-            using cell = detail::joined_coroutine_cell<S>;
-            return launch<value>(home, *new cell(home, true, std::move(source)), tag);
-        } else {
-            using value = std::invoke_result_t<S&&>;
-            using cell = detail::function_cell<S, value>;
-            return launch<value>(home, *new cell(home, std::move(source), false), tag);
+        auto& made = *new detail::joined_cell<S>(home, true, std::move(source));
+        join_handle<detail::spawned_value_t<S>> handle(made);
+        if (tag != 0) {
+            made.set_tag(tag);
         }
+        home.start(made);
+        return handle;
     }
 
 private:
     friend detail::runner_access;
-
-    template <class T>
-    static join_handle<T> launch(detail::task_home& home, detail::joined_task<T>& of,
-                                 std::uint8_t tag) noexcept {
-        join_handle<T> handle(of);
-        if (tag != 0) {
-            of.set_tag(tag);
-        }
-        home.start(of);
-        return handle;
-    }
 
     detail::task_home& home_;
 };

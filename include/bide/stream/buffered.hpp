@@ -14,6 +14,7 @@
 
 #include <bide/channel/select.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/stream/merge.hpp>
@@ -27,6 +28,7 @@
 #include <deque>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -38,29 +40,12 @@ template <class T> struct numbered_outcome {
     std::uint64_t number = 0;
     std::optional<T> value;
     std::exception_ptr error;
-
-    T take() {
-#if BIDE_EXCEPTIONS
-        if (error) {
-            std::rethrow_exception(error);
-        }
-#endif
-        return std::move(*value);
-    }
 };
 
 template <class T> task<numbered_outcome<T>> run_numbered(std::uint64_t number, task<T> work) {
-    numbered_outcome<T> to;
-    to.number = number;
-#if BIDE_EXCEPTIONS
-    try {
-#endif
-        to.value.emplace(co_await std::move(work));
-#if BIDE_EXCEPTIONS
-    } catch (...) {
-        to.error = std::current_exception();
-    }
-#endif
+    numbered_outcome<T> to{number, {}, {}};
+    BIDE_TRY { to.value.emplace(co_await std::move(work)); }
+    BIDE_CATCH { to.error = std::current_exception(); }
     co_return to;
 }
 
@@ -68,10 +53,8 @@ template <class T, receivable S>
 async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool in_order) {
     using outcome = numbered_outcome<T>;
     join_set<outcome> running(on);
-#if BIDE_EXCEPTIONS
     std::exception_ptr error;
-    try {
-#endif
+    BIDE_TRY {
         std::size_t runs = 0;
         std::uint64_t started = 0;
         std::uint64_t yielded = 0;
@@ -120,24 +103,22 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
                 outcome first(std::move(*unyielded.front()));
                 unyielded.pop_front();
                 ++yielded;
-                T value = first.take();
+                if (first.error) {
+                    std::rethrow_exception(first.error);
+                }
+                T value = std::move(*first.value);
                 co_yield std::move(value);
             }
         }
-#if BIDE_EXCEPTIONS
-    } catch (...) {
-        error = std::current_exception();
     }
+    BIDE_CATCH { error = std::current_exception(); }
     if (error) { // of the stream or of a task, or the consumer is cancelled
         running.cancel();
-        try {
-            // If the set is cancelled, the first call returns when all tasks have ended.
-            static_cast<void>(co_await running.async_join_next());
-        } catch (...) { // a task has failed, or the consumer is cancelled
-        }
+        // If the set is cancelled, the first call returns when all tasks have ended.
+        BIDE_TRY { static_cast<void>(co_await running.async_join_next()); }
+        BIDE_CATCH {} // a task has failed, or the consumer is cancelled
         std::rethrow_exception(error);
     }
-#endif
 }
 
 // The type of the values of a stream's tasks.
@@ -149,7 +130,9 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
     using T = task_item_t<S>;
     static_assert(!std::is_void_v<T> && !std::is_reference_v<T>,
                   "buffered: the tasks have values, which are no references");
-    require_some(n, "bide::buffered of no tasks");
+    if (n == 0) {
+        BIDE_THROW(std::invalid_argument("bide::buffered of no tasks"));
+    }
     if constexpr (receivable<S>) {
         return detail::run_buffered<T>(on, std::move(source), n, in_order);
     } else {

@@ -76,9 +76,7 @@ public:
 
 private:
     template <stream S> task<> pump(S& source, sender<T> to) {
-#if BIDE_EXCEPTIONS
-        try {
-#endif
+        BIDE_TRY {
             while (auto item = co_await detail::next_of(source)) {
                 const auto sent = co_await to.async_send(static_cast<stream_item_t<S>&&>(*item));
                 if (!sent) {
@@ -87,11 +85,8 @@ private:
             }
             // Order: relaxed; the end of this pump publishes it.
             unfinished_.fetch_sub(1, std::memory_order_relaxed);
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            fail(std::current_exception());
         }
-#endif
+        BIDE_CATCH { fail(std::current_exception()); }
     }
 
     void fail(std::exception_ptr why) noexcept {
@@ -105,11 +100,9 @@ private:
 
     // Requires: the channel was found closed.
     void rethrow_if_failed() const {
-#if BIDE_EXCEPTIONS
         if (error_) {
             std::rethrow_exception(error_);
         }
-#endif
         // Order: relaxed; the pumps have ended.
         if (unfinished_.load(std::memory_order_relaxed) != 0) {
             throw_error(errc::stopped); // the runner has shut down

@@ -72,29 +72,6 @@ auto next_of(S& s) {
     }
 }
 
-// An operation and its awaiter, for an awaiter that changes the outcome.
-template <class Op> class wrapped_operation {
-public:
-    template <class Make>
-    explicit wrapped_operation(Make make)
-        : op_(make()), awaiter_(detail::awaiter_of(std::move(op_))) {}
-    wrapped_operation(const wrapped_operation&) = delete;
-    wrapped_operation& operator=(const wrapped_operation&) = delete;
-
-    bool await_ready() { return awaiter_.await_ready(); }
-    template <class Promise> auto await_suspend(std::coroutine_handle<Promise> h) {
-        return awaiter_.await_suspend(h);
-    }
-
-protected:
-    ~wrapped_operation() = default;
-    decltype(auto) outcome() { return awaiter_.await_resume(); }
-
-private:
-    Op op_;
-    decltype(detail::awaiter_of(std::declval<Op>())) awaiter_;
-};
-
 template <class Op>
 using awaited_t = decltype(detail::awaiter_of(std::declval<Op>()).await_resume());
 
@@ -105,86 +82,6 @@ using next_t = std::remove_cvref_t<awaited_t<decltype(detail::next_of(std::declv
 // The type that `*next` refers to: a reference if the stream yields pointers, otherwise a value.
 template <class Next, class Item = decltype(*std::declval<Next&>())>
 using item_of_t = std::conditional_t<std::is_pointer_v<Next>, Item, std::remove_cvref_t<Item>>;
-
-// ---- A wait that does not throw
-
-// How a wait for an item has ended.
-struct next_end {
-    enum { by_item, of_stream, by_time, by_failure } how = by_item;
-    std::exception_ptr error = nullptr; // of a failure; without one, the wait was stopped
-
-    // Returns true if more items may come.
-    // Throws: the exception of the stream, if it has failed.
-    bool goes_on() const {
-        if (how == by_failure) {
-#if BIDE_EXCEPTIONS
-            if (error) {
-                std::rethrow_exception(error);
-            }
-#endif
-            throw_error(errc::stopped);
-        }
-        return how != of_stream;
-    }
-};
-
-template <class T> struct next_outcome {
-    std::optional<T> item; // empty: see `end`
-    next_end end;
-};
-
-template <class T, class Op> class caught_operation : public wrapped_operation<Op> {
-public:
-    using wrapped_operation<Op>::wrapped_operation;
-
-    next_outcome<T> await_resume() noexcept {
-        next_outcome<T> to;
-#if BIDE_EXCEPTIONS
-        try {
-#endif
-            take(to, this->outcome());
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            to.end = {next_end::by_failure, std::current_exception()};
-        }
-#endif
-        return to;
-    }
-
-private:
-    template <class Next> static void take(next_outcome<T>& to, Next&& got) {
-        if constexpr (requires { got.error(); }) { // the operation has a deadline
-            if (got) {
-                take(to, *std::move(got));
-            } else {
-                to.end.how =
-                    got.error() == errc::timeout ? next_end::by_time : next_end::by_failure;
-            }
-        } else if (got) {
-            to.item.emplace(static_cast<item_of_t<std::remove_cvref_t<Next>>&&>(*got));
-        } else {
-            to.end.how = next_end::of_stream;
-        }
-    }
-};
-
-// Waits for the next item. T is the type that stores it.
-template <class T, class S> auto caught_next(S& s) {
-    const auto make = [&s] { return detail::next_of(s); };
-    return caught_operation<T, decltype(make())>(make);
-}
-// Waits for the next item until a deadline.
-template <class T, has_async_recv S> auto caught_next(S& s, deadline until) {
-    const auto make = [&s, until] { return detail::deref(s).async_recv().with_deadline(until); };
-    return caught_operation<T, decltype(make())>(make);
-}
-
-// Throws: std::invalid_argument if n is zero.
-inline void require_some(std::size_t n, [[maybe_unused]] const char* what) {
-    if (n == 0) {
-        BIDE_THROW(std::invalid_argument(what));
-    }
-}
 
 } // namespace detail
 
@@ -236,19 +133,26 @@ private:
 };
 
 /// The wait for an item, whose outcome the function changes.
-template <stream S, class F>
-class mapped<S, F>::next_operation
-    : public detail::wrapped_operation<decltype(detail::next_of(std::declval<S&>()))> {
-    using wrapped = detail::wrapped_operation<decltype(detail::next_of(std::declval<S&>()))>;
+template <stream S, class F> class mapped<S, F>::next_operation {
+    using operation = decltype(detail::next_of(std::declval<S&>()));
 
 public:
     /// Constructs the wait.
     explicit next_operation(mapped& of)
-        : wrapped([&of] { return detail::next_of(of.source_); }), function_(of.function_) {}
+        : op_(detail::next_of(of.source_)), awaiter_(detail::awaiter_of(std::move(op_))),
+          function_(of.function_) {}
+    next_operation(const next_operation&) = delete;
+    next_operation& operator=(const next_operation&) = delete;
 
+    /// As the wait of the stream.
+    bool await_ready() { return awaiter_.await_ready(); }
+    /// As the wait of the stream.
+    template <class Promise> auto await_suspend(std::coroutine_handle<Promise> h) {
+        return awaiter_.await_suspend(h);
+    }
     /// Returns what the function returns, or nothing.
     next_type await_resume() {
-        auto item = this->outcome();
+        auto item = awaiter_.await_resume();
         if (!item) {
             return {};
         }
@@ -260,6 +164,8 @@ public:
     }
 
 private:
+    operation op_;
+    decltype(detail::awaiter_of(std::declval<operation>())) awaiter_;
     F& function_;
 };
 
@@ -285,21 +191,13 @@ template <stream S, class F> async_generator<stream_item_t<S>> filter(S source, 
 
 namespace detail {
 
-inline bool is_over(const std::stop_token& token) noexcept { return token.stop_requested(); }
-inline bool is_over(const deadline& until) noexcept { return until.has_passed(); }
-template <class Op> auto limited_by(const std::stop_token& token, Op op) {
-    return std::move(op).with_stop(token);
-}
-template <class Op> auto limited_by(const deadline& until, Op op) {
-    return std::move(op).with_deadline(until);
-}
-
-template <stream S, class Limit>
-async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
-    while (!detail::is_over(limit)) {
+template <stream S>
+async_generator<stream_item_t<S>> taken_until(S source, std::stop_token token, deadline until) {
+    const auto is_over = [&]() noexcept { return token.stop_requested() || until.has_passed(); };
+    while (!is_over()) {
         if constexpr (receivable<S>) {
-            auto got = co_await detail::limited_by(limit, detail::next_of(source));
-            if (!got && got.error() == errc::stopped && !detail::is_over(limit)) {
+            auto got = co_await detail::next_of(source).with_stop(token).with_deadline(until);
+            if (!got && got.error() == errc::stopped && !is_over()) {
                 throw_error(errc::stopped); // the consumer is cancelled
             }
             if (!got || !*got) {
@@ -321,12 +219,12 @@ async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
 /// Yields items until a stop is requested. If the stream is receivable, the stop ends a wait for an
 /// item; otherwise it takes effect before the next item. No item is lost.
 template <stream S> async_generator<stream_item_t<S>> take_until(S source, std::stop_token token) {
-    return detail::taken_until<S, std::stop_token>(std::move(source), std::move(token));
+    return detail::taken_until(std::move(source), std::move(token), deadline::never());
 }
 /// Yields items until a point in time, as the function above does until a stop.
 template <stream S, class C, class D>
 async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_point<C, D>& when) {
-    return detail::taken_until<S, deadline>(std::move(source), deadline::at(when));
+    return detail::taken_until(std::move(source), std::stop_token(), deadline::at(when));
 }
 
 // ---- throttle, debounce, timeout
@@ -349,6 +247,50 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
     }
 }
 
+namespace detail {
+
+// Yields batches of items. add(batch, item) adds an item to a batch, which may be empty. It returns
+// the time until which the batch waits for another item, or nothing if the batch is full. If the
+// stream fails while a batch has items, yields these items first, and then throws.
+template <class Batch, stream S, class Add> async_generator<Batch> gathered(S source, Add add) {
+    std::exception_ptr error;
+    for (bool more = true; more;) {
+        std::optional<Batch> batch;
+        BIDE_TRY {
+            for (std::optional<deadline> until = deadline::never(); more && until;) {
+                if constexpr (receivable<S>) {
+                    auto got = co_await detail::deref(source).async_recv().with_deadline(*until);
+                    if (!got && got.error() == errc::timeout) {
+                        break;
+                    }
+                    more = got.value().has_value();
+                    if (more) {
+                        until = add(batch, *std::move(*got));
+                    }
+                } else {
+                    auto item = co_await detail::next_of(source);
+                    more = static_cast<bool>(item);
+                    if (more) {
+                        until = add(batch, static_cast<stream_item_t<S>&&>(*item));
+                    }
+                }
+            }
+        }
+        BIDE_CATCH {
+            error = std::current_exception();
+            more = false;
+        }
+        if (batch) {
+            co_yield std::move(*batch);
+        }
+    }
+    if (error) {
+        std::rethrow_exception(error);
+    }
+}
+
+} // namespace detail
+
 /// Yields an item if no other item comes within the time `quiet` after it. If another item comes
 /// within that time, drops the earlier one. At the end of the stream, yields the last item at once.
 ///
@@ -357,22 +299,10 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
 template <receivable S, class R, class P>
 async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P> quiet) {
     using item = stream_item_t<S>;
-    for (bool more = true; more;) {
-        std::optional<item> latest;
-        detail::next_end end;
-        for (deadline until = deadline::never();; until = deadline::after(quiet)) {
-            auto got = co_await detail::caught_next<item>(source, until);
-            if (!got.item) {
-                end = std::move(got.end);
-                break;
-            }
-            latest.emplace(std::move(*got.item));
-        }
-        if (latest) {
-            co_yield std::move(*latest);
-        }
-        more = end.goes_on();
-    }
+    return detail::gathered<item>(std::move(source), [quiet](std::optional<item>& to, item&& one) {
+        to.emplace(std::move(one));
+        return std::optional(deadline::after(quiet));
+    });
 }
 
 /// Yields each item, wrapped in a result. If the stream has no item within `limit` after the call
@@ -380,15 +310,15 @@ async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P>
 /// wrapped, too, so that its error is not mistaken for a time-out.
 template <receivable S, class R, class P>
 async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duration<R, P> limit) {
-    using item = stream_item_t<S>;
     for (;;) {
-        auto got = co_await detail::caught_next<item>(source, deadline::after(limit));
-        if (!got.end.goes_on()) {
-            break;
-        }
-        result<item> next = unexpected{errc::timeout};
-        if (got.item) {
-            next.emplace(std::move(*got.item));
+        auto got =
+            co_await detail::deref(source).async_recv().with_deadline(deadline::after(limit));
+        result<stream_item_t<S>> next = unexpected{errc::timeout};
+        if (got || got.error() != errc::timeout) {
+            if (!got.value()) {
+                break;
+            }
+            next.emplace(*std::move(*got));
         }
         co_yield std::move(next);
     }
@@ -401,25 +331,23 @@ template <stream S> using chunk_of_t = std::vector<std::remove_cvref_t<stream_it
 
 namespace detail {
 
-// `next(source, chunk_has_begun)` waits for an item.
-template <class S, class Next>
-async_generator<chunk_of_t<S>> chunked(S source, std::size_t n, Next next) {
-    for (bool more = true; more;) {
-        chunk_of_t<S> chunk;
-        next_end end;
-        while (chunk.size() < n) {
-            auto got = co_await next(source, chunk.size());
-            if (!got.item) {
-                end = std::move(got.end);
-                break;
-            }
-            chunk.push_back(std::move(*got.item));
-        }
-        if (!chunk.empty()) {
-            co_yield std::move(chunk);
-        }
-        more = end.goes_on();
+// Yields chunks of n items. time_left() returns the time to wait for the items after the first one.
+template <stream S, class TimeLeft>
+async_generator<chunk_of_t<S>> chunked(S source, std::size_t n, TimeLeft time_left) {
+    if (n == 0) {
+        BIDE_THROW(std::invalid_argument("bide::chunks of no items"));
     }
+    const auto add = [n, time_left, until = deadline::never()](
+                         std::optional<chunk_of_t<S>>& to,
+                         stream_item_t<S>&& one) mutable -> std::optional<deadline> {
+        if (!to) {
+            to.emplace();
+            until = time_left();
+        }
+        to->push_back(static_cast<stream_item_t<S>&&>(one));
+        return to->size() < n ? std::optional(until) : std::nullopt;
+    };
+    return detail::gathered<chunk_of_t<S>>(std::move(source), add);
 }
 
 } // namespace detail
@@ -430,10 +358,7 @@ async_generator<chunk_of_t<S>> chunked(S source, std::size_t n, Next next) {
 /// collected, and then throws.
 /// Throws: std::invalid_argument if n is 0. next() throws what the stream throws; std::bad_alloc.
 template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t n) {
-    using item = typename chunk_of_t<S>::value_type;
-    detail::require_some(n, "bide::chunks of no items");
-    return detail::chunked(std::move(source), n,
-                           [](S& from, std::size_t) { return detail::caught_next<item>(from); });
+    return detail::chunked(std::move(source), n, []() noexcept { return deadline::never(); });
 }
 
 /// Yields vectors of n items. If fewer than n items come within `limit` after the first item of a
@@ -443,15 +368,8 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,
                                       const std::chrono::duration<R, P>& limit) {
-    using item = typename chunk_of_t<S>::value_type;
-    detail::require_some(n, "bide::chunks of no items");
     return detail::chunked(std::move(source), n,
-                           [limit, until = deadline::never()](S& from, std::size_t has) mutable {
-                               if (has <= 1) { // the first item has just come, or is still awaited
-                                   until = has == 0 ? deadline::never() : deadline::after(limit);
-                               }
-                               return detail::caught_next<item>(from, until);
-                           });
+                           [limit]() noexcept { return deadline::after(limit); });
 }
 
 }} // namespace bide::BIDE_ABI

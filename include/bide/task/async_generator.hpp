@@ -360,11 +360,9 @@ private:
         if constexpr (!keeps_ended) {
             destroy();
         }
-#if BIDE_EXCEPTIONS
         if (error) {
             std::rethrow_exception(error);
         }
-#endif
     }
 
     bool has_ended() const noexcept { return !frame_.to || (keeps_ended && frame_.to.done()); }

@@ -47,6 +47,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/wake_scope.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
@@ -76,10 +77,10 @@ namespace detail {
 // `left_` counts the children that have not ended. The parent counts as one while it starts them.
 // The thread that counts down to zero resumes the parent [when.ended], and does not access the
 // state afterwards. Only two threads access children that they do not run, and each does so before
-// its own count-down: the thread of the parent, which starts the children, and the thread of the
-// winner, which cancels the other children. A canceller of the parent is not counted. It claims the
-// parent instead (task_control.hpp), so the parent stays in its wait until the canceller has
-// finished.
+// its own count-down: the thread of the parent, which starts the children, and the thread of a
+// child that cancels the other children, such as the winner. A canceller of the parent is not
+// counted. It claims the parent instead (task_control.hpp), so the parent stays in its wait until
+// the canceller has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
@@ -292,6 +293,16 @@ public:
     };
     wait_for_children wait() noexcept { return wait_for_children(*this); }
 
+    // Cancels the children that have not ended, except one. Requires: the caller is the parent, its
+    // canceller, or a child that is not counted down.
+    void cancel_all(cancel_reason why, const child* except = nullptr) noexcept {
+        for (child* c = first_; c != nullptr; c = c->next_child_) {
+            if (c != except) {
+                c->cancel(why);
+            }
+        }
+    }
+
     // Returns the index of the child that ended first. Requires: the await is over.
     // Order: relaxed; the children have ended, by [when.ended].
     std::size_t winner() const noexcept { return winner_.load(std::memory_order_relaxed); }
@@ -310,8 +321,11 @@ private:
         parent_ = h;
         resumed_on_ = home();
         at_ = {&resumed_on_,
-               waker([](void* me) noexcept { static_cast<basic_when_state*>(me)->cancel_all(); },
-                     this)};
+               waker(
+                   [](void* me) noexcept {
+                       static_cast<basic_when_state*>(me)->cancel_all(cancel_reason::parent);
+                   },
+                   this)};
         waits_ = true;
         // Order: relaxed; the post publishes it to the children.
         left_.store(size_ + 1, std::memory_order_relaxed);
@@ -327,7 +341,7 @@ private:
                 if (stopped_) {
                     return to_parent(); // no child has started
                 }
-                cancel_all();
+                cancel_all(cancel_reason::parent);
             }
         }
         {
@@ -363,12 +377,8 @@ private:
             winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
                                             std::memory_order_relaxed)) {
             // The children that resume on this thread do so when all of them are cancelled.
-            wake_scope<Platform> later;
-            for (child* other = first_; other != nullptr; other = other->next_child_) {
-                if (other != &c) {
-                    other->cancel(cancel_reason::sibling);
-                }
-            }
+            const wake_scope<Platform> later;
+            cancel_all(cancel_reason::sibling, &c);
         }
         std::size_t counts = 1;
         if (c.in_place_) {
@@ -472,12 +482,6 @@ private:
     bool is_home() const noexcept { return where_ && current_worker<Platform>() == where_; }
     std::coroutine_handle<> to_parent() noexcept { return transfer<Platform>(parent_, node_); }
 
-    void cancel_all() noexcept {
-        for (child* c = first_; c != nullptr; c = c->next_child_) {
-            c->cancel(cancel_reason::parent);
-        }
-    }
-
     // Subtracts n from the count. Returns true if the count is now zero.
     bool count_down(std::size_t n = 1) noexcept {
         // Order: acq_rel [when.ended]; all accesses by and to each child happen before the steps of
@@ -525,8 +529,11 @@ BIDE_COMPILED_TEMPLATE(class basic_when_state<native_platform>)
 
 using task_when_state = basic_when_state<native_platform>;
 
-template <task_source S> class task_child : public basic_when_child<native_platform> {
+// A child, and its outcome when it has ended.
+template <task_source S>
+class task_child : public basic_when_child<native_platform>, public kept_outcome<task_value_t<S>> {
     using T = task_value_t<S>;
+    using outcome = kept_outcome<T>;
 
 public:
     task_child() noexcept {}
@@ -535,14 +542,12 @@ public:
     void open(S&& source) { body_.open(std::move(source)); }
     awaited_frame& frame() noexcept { return body_.frame(); }
 
-    // Requires, for all: the child has ended.
-    bool is_stopped() const noexcept { return outcome_.is_stopped(); }
-    void rethrow_if_failed() { outcome_.rethrow_if_failed(); }
+    // Requires: the child has ended.
     nonvoid_t<T> value() {
         if constexpr (std::is_void_v<T>) {
             return {};
         } else {
-            return outcome_.value();
+            return outcome::value();
         }
     }
 
@@ -553,17 +558,16 @@ private:
 
     void settle() noexcept override {
         if (has_begun()) {
-            body_.end(outcome_);
+            body_.end(static_cast<outcome&>(*this));
         } else {
             body_.destroy();
         }
     }
 
     task_body<S, awaited_frame> body_;
-    [[no_unique_address]] kept_outcome<T> outcome_;
 };
 
-template <class S> void add_child(task_when_state& to, task_child<S>& c, S& source) {
+template <class S> BIDE_INLINE void add_child(task_when_state& to, task_child<S>& c, S& source) {
     c.open(std::move(source));
     to.add(c, &c.frame());
 }

@@ -20,21 +20,23 @@
 /// no further item is begun. When these tasks have ended, the first exception is thrown, and the
 /// other exceptions are dropped.
 //
-// The runners are the children of one when_all(), as many as the limit allows. Each runner takes
-// the next item, awaits its task, and repeats. So an item costs a call and an await, but neither a
-// spawn nor a permit. Runners that have not started wait like every child of when_all(). This
-// when_all() is one child of a when_any(). The other child of the when_any() waits for a failure.
-// When it ends, the when_any() cancels the runners.
+// The runners are children of one when_state, as those of when_all() are. There are as many as the
+// limit allows. Each runner takes the next item, awaits its task, and repeats. So an item costs a
+// call and an await, but neither a spawn nor a permit. Runners that have not started wait like
+// every child of when_all(). The first runner that fails cancels all runners.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
-#include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
+#include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -43,7 +45,6 @@
 #include <cstddef>
 #include <exception>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -63,10 +64,6 @@ concept pulled_range = requires(R& r) {
 
 template <class R>
 concept awaited_range = !pulled_range<R> && requires(R& r) { r.next(); };
-
-template <class R>
-concept iterated_range =
-    !pulled_range<R> && !awaited_range<R> && requires(R& r) { std::begin(r) != std::end(r); };
 
 // Gives the items of a range with iterators one by one, as a range with next() does.
 template <class R> class iterator_items {
@@ -100,179 +97,148 @@ private:
     const decltype(std::end(std::declval<R&>())) end_;
 };
 
-// An item that one runner has taken, and its index. `held` is the object that next() has returned.
-template <class Held> struct item_claim {
-    std::size_t index;
-    Held held;
-
-    decltype(auto) item() { return *std::move(held); }
-};
-
-// Hands out the items of a range to the runners of one for_each_concurrent(), each item once and in
-// order. A runner takes an item under a lock. If next() returns an awaitable, the runner awaits it
-// with the lock, for which other runners wait without a thread. Otherwise the lock blocks a thread
-// while another thread takes one item. If no item is left, next() returns no claim, and
-// is_exhausted() returns true. The next() of a range is not called again after it has returned no
-// item or has thrown.
-template <class R> class item_source {
-    static constexpr bool iterates = iterated_range<R>;
+// The state that the runners of one operation share. `Range` is an lvalue reference if the range is
+// used by reference. If `Keeps` is true, the values of the tasks are kept.
+//
+// Each item is handed out once and in order. A runner takes an item under a lock. If next() returns
+// an awaitable, the runner awaits it with the lock, for which other runners wait without a thread.
+// Otherwise the lock blocks a thread while another thread takes one item. The next() of a range is
+// not called again after it has returned no item or has thrown.
+template <class Range, class F, bool Keeps> class concurrent_run {
+    using R = std::remove_reference_t<Range>;
     static constexpr bool awaits = awaited_range<R>;
-    using range_type = std::conditional_t<iterates, iterator_items<R>, R&>;
-    using returned = decltype(std::declval<range_type&>().next());
+    static constexpr bool iterates = !awaits && !pulled_range<R>;
+    using source = std::conditional_t<iterates, iterator_items<R>, R&>;
+    using returned = decltype(std::declval<source&>().next());
     template <class A> struct awaited {
         using type = decltype(detail::awaiter_of(std::declval<A>()).await_resume());
     };
-    using found = std::remove_cvref_t<
+    // The object that next() returns, and the item to which it refers.
+    using held = std::remove_cvref_t<
         typename std::conditional_t<awaits, awaited<returned>, std::type_identity<returned>>::type>;
-
-public:
-    using claim = item_claim<found>;
-
-    explicit item_source(R& range) : range_(range) {
-        if constexpr (iterates) {
-            exhausted_.store(!range_.has_next(), std::memory_order_relaxed); // Order: as below.
-            if constexpr (requires { static_cast<std::size_t>(std::size(range)); }) {
-                size_ = static_cast<std::size_t>(std::size(range));
-            } else if constexpr (std::sized_sentinel_for<decltype(std::end(range)),
-                                                         decltype(std::begin(range))>) {
-                size_ = static_cast<std::size_t>(std::end(range) - std::begin(range));
-            }
-        }
-    }
-
-    // Returns the number of items; the largest number if it is not known.
-    std::size_t size() const noexcept { return size_; }
-
-    // Order: relaxed; it is set under the lock. Without the lock, it is a hint.
-    bool is_exhausted() const noexcept { return exhausted_.load(std::memory_order_relaxed); }
-
-    std::optional<claim> next()
-        requires(!awaits)
-    {
-        const std::lock_guard mine(lock_);
-        if (is_exhausted()) {
-            return std::nullopt;
-        }
-        call one(*this);
-        return one.claim_of(range_.next());
-    }
-    task<std::optional<claim>> next()
-        requires awaits
-    {
-        const auto mine = co_await lock_.async_lock();
-        if (is_exhausted()) {
-            co_return std::nullopt;
-        }
-        call one(*this);
-        found got = co_await range_.next();
-        co_return one.claim_of(std::move(got));
-    }
-
-private:
-    // One call of the range's next(), and its result.
-    struct call {
-        explicit call(item_source& from) noexcept : of(from) {}
-        call(const call&) = delete;
-        call& operator=(const call&) = delete;
-        ~call() {
-            if (!has_more) {
-                of.exhausted_.store(true, std::memory_order_relaxed); // Order: relaxed; as above.
-            }
-        }
-
-        std::optional<claim> claim_of(found&& item) {
-            has_more = static_cast<bool>(item);
-            if (!has_more) {
-                return std::nullopt;
-            }
-            if constexpr (iterates) {
-                has_more = of.range_.has_next();
-            }
-            return claim{of.index_++, std::move(item)};
-        }
-
-        item_source& of;
-        bool has_more = false;
-    };
-
-    range_type range_;
-    std::conditional_t<awaits, mutex, adaptive_mutex> lock_;
-    std::size_t index_ = 0;
-    std::size_t size_ = (std::numeric_limits<std::size_t>::max)();
-    native_platform::atomic<bool> exhausted_{false};
-};
-
-// The state that the runners share. `Range` is an lvalue reference if the range is used by
-// reference.
-template <class Range, class F> class concurrent_run {
-    using source = item_source<std::remove_reference_t<Range>>;
-    using claim = typename source::claim;
-    using made = std::invoke_result_t<F&, decltype(std::declval<claim&>().item())>;
+    using made = std::invoke_result_t<F&, decltype(*std::declval<held>())>;
     static_assert(is_task<made>, "f(item) returns a task");
 
 public:
     using value = task_value_t<made>;
 
     concurrent_run(Range&& range, F&& body)
-        : range_(std::forward<Range>(range)), f_(std::move(body)), source_(range_) {}
-
-    std::size_t runners(std::size_t limit) const noexcept {
-        return limit < source_.size() ? limit : source_.size();
-    }
-
-    // Awaits the tasks of items until no item is left or a task has failed. `end(index, value)`
-    // gets each value, unless the value is void.
-    template <class End> task<> run(End end) {
-#if BIDE_EXCEPTIONS
-        try {
-            co_await run_items(end);
-        } catch (...) {
-            fail(std::current_exception());
+        : range_(std::forward<Range>(range)), f_(std::move(body)), source_(range_) {
+        if constexpr (iterates) {
+            exhausted_ = !source_.has_next();
         }
-#else
-        co_await run_items(end);
-#endif
     }
 
-    // Ends when a runner has failed, or the task is cancelled.
-    task<> failure() { static_cast<void>(co_await failed_.async_wait().as_result()); }
-
-    // Throws: the first failure. If items are left, throws stopped_error: a cancellation has ended
-    // failure() before the runners have started.
-    // Requires: the runners have ended.
-    void rethrow_if_failed() {
-#if BIDE_EXCEPTIONS
+    // Runs the tasks of all items.
+    // Throws: the first failure, when all runners have ended.
+    task<> run(std::size_t limit) {
+        const std::size_t count = runners(limit);
+        if constexpr (Keeps) {
+            parts_.resize(count);
+        }
+        if (count == 1) {
+            co_await run_items(0);
+        } else if (count != 0) {
+            std::vector<task<>> tasks;
+            tasks.reserve(count);
+            for (std::size_t i = 0; i < count; ++i) {
+                tasks.push_back(run_items(i));
+            }
+            when_children_vector<task<>> all(task_when_state::until::all, tasks);
+            runners_ = &all.state;
+            co_await all.state.wait();
+        }
         if (error_) {
             std::rethrow_exception(std::move(error_));
         }
-#endif
-        if (!source_.is_exhausted()) {
-            throw_error(errc::stopped);
+    }
+
+    // Returns the values in the order of their items. Requires: run() has returned.
+    std::vector<value> take_values() {
+        std::vector<value*> in_order(taken_);
+        for (auto& part : parts_) {
+            for (numbered& one : part) {
+                in_order[one.index] = std::addressof(one.what);
+            }
         }
+        std::vector<value> all;
+        all.reserve(taken_);
+        for (value* const one : in_order) {
+            all.push_back(std::move(*one));
+        }
+        return all;
     }
 
 private:
-    template <class End> task<> run_items(End& end) {
-        while (!has_failed()) {
-            if (this_task::is_cancelled() && !source_.is_exhausted()) {
-                throw_error(errc::stopped);
+    struct claim { // an item that a runner has taken
+        std::size_t index;
+        held item;
+    };
+    struct numbered {
+        std::size_t index;
+        nonvoid_t<value> what;
+    };
+
+    // Returns the number of runners: the limit, or the number of items if it is known and smaller.
+    std::size_t runners(std::size_t limit) {
+        std::size_t items = limit;
+        if constexpr (iterates) {
+            if constexpr (requires { static_cast<std::size_t>(std::size(range_)); }) {
+                items = static_cast<std::size_t>(std::size(range_));
+            } else if constexpr (std::sized_sentinel_for<decltype(std::end(range_)),
+                                                         decltype(std::begin(range_))>) {
+                items = static_cast<std::size_t>(std::end(range_) - std::begin(range_));
             }
-            std::optional<claim> one;
-            if constexpr (awaited_range<std::remove_reference_t<Range>>) {
-                if (auto next = co_await source_.next()) {
-                    one.emplace(std::move(*next));
+        }
+        return items < limit ? items : limit;
+    }
+
+    // Awaits the tasks of items until no item is left or a task has failed.
+    task<> run_items([[maybe_unused]] std::size_t runner) {
+        BIDE_TRY {
+            while (!has_failed()) {
+                std::optional<claim> one;
+                const bool is_cancelled = this_task::is_cancelled();
+                if constexpr (awaits) {
+                    const auto mine = co_await lock_.async_lock();
+                    if (begin_next(is_cancelled)) {
+                        held got = co_await source_.next();
+                        end_next(one, std::move(got));
+                    }
+                } else {
+                    const std::lock_guard mine(lock_);
+                    if (begin_next(is_cancelled)) {
+                        end_next(one, source_.next());
+                    }
                 }
-            } else if (auto next = source_.next()) {
-                one.emplace(std::move(*next));
+                if (!one) {
+                    break;
+                }
+                if constexpr (Keeps) {
+                    value what = co_await detail::call_with(f_, *std::move(one->item));
+                    parts_[runner].push_back(numbered{one->index, std::move(what)});
+                } else {
+                    static_cast<void>(co_await detail::call_with(f_, *std::move(one->item)));
+                }
             }
-            if (!one) {
-                break;
-            }
-            if constexpr (std::is_void_v<value>) {
-                co_await detail::call_with(f_, one->item());
+        }
+        BIDE_CATCH { fail(std::current_exception()); }
+    }
+
+    // Called with the lock, before and after the next() of the range.
+    bool begin_next(bool is_cancelled) {
+        if (!exhausted_ && is_cancelled) {
+            throw_error(errc::stopped);
+        }
+        return !std::exchange(exhausted_, true); // stays true if next() throws
+    }
+    void end_next(std::optional<claim>& to, held&& got) {
+        if (got) {
+            to.emplace(claim{taken_++, std::move(got)});
+            if constexpr (iterates) {
+                exhausted_ = !source_.has_next();
             } else {
-                value what = co_await detail::call_with(f_, one->item());
-                end(one->index, std::move(what));
+                exhausted_ = false;
             }
         }
     }
@@ -285,74 +251,43 @@ private:
         // Order: relaxed; as above.
         if (!has_failed_.exchange(true, std::memory_order_relaxed)) {
             error_ = std::move(error);
-            failed_.set();
+            if (runners_ != nullptr) {
+                const wake_scope<native_platform> together;
+                runners_->cancel_all(cancel_reason::sibling);
+            }
         }
     }
 
     Range range_;
     F f_;
+    // Guarded by the lock:
+    std::conditional_t<awaits, mutex, adaptive_mutex> lock_;
     source source_;
-    event failed_;
+    std::size_t taken_ = 0;  // items
+    bool exhausted_ = false; // no item is left
+    task_when_state* runners_ = nullptr;
     native_platform::atomic<bool> has_failed_{false};
-    std::exception_ptr error_; // written by the first runner that fails
+    std::exception_ptr error_;                 // written by the first runner that fails
+    std::vector<std::vector<numbered>> parts_; // the values, for each runner
 };
 
-// Runs `count` runners. make_end(i) makes the function that gets the values of runner i.
-template <class Run, class MakeEnd>
-task<> run_concurrently(Run& run, std::size_t count, MakeEnd make_end) {
-    if (count == 1) {
-        co_await run.run(make_end(0));
-    } else if (count != 0) {
-        std::vector<task<>> runners;
-        runners.reserve(count);
-        for (std::size_t i = 0; i < count; ++i) {
-            runners.push_back(run.run(make_end(i)));
-        }
-        co_await bide::when_any(bide::when_all(std::move(runners)), run.failure());
-    }
-    run.rethrow_if_failed();
-}
-
 template <class Range, class F> task<> for_each_concurrent(Range range, std::size_t limit, F f) {
-    concurrent_run<Range, F> run(std::forward<Range>(range), std::move(f));
-    const auto drop = [](std::size_t) noexcept { return [](std::size_t, auto&&) noexcept {}; };
-    co_await detail::run_concurrently(run, run.runners(limit), drop);
+    concurrent_run<Range, F, false> all(std::forward<Range>(range), std::move(f));
+    co_await all.run(limit);
 }
 
 template <class Range, class F>
-task<std::vector<typename concurrent_run<Range, F>::value>> map_concurrent(Range range,
-                                                                           std::size_t limit, F f) {
-    using value = typename concurrent_run<Range, F>::value;
+using concurrent_value_t = typename concurrent_run<Range, F, true>::value;
+
+template <class Range, class F>
+task<std::vector<concurrent_value_t<Range, F>>> map_concurrent(Range range, std::size_t limit,
+                                                               F f) {
+    using value = concurrent_value_t<Range, F>;
     static_assert(!std::is_void_v<value>, "for f without values there is for_each_concurrent()");
     static_assert(!std::is_reference_v<value>, "a vector of references: use pointers");
-    struct numbered {
-        std::size_t index;
-        value what;
-    };
-    concurrent_run<Range, F> run(std::forward<Range>(range), std::move(f));
-    std::vector<std::vector<numbered>> parts(run.runners(limit)); // one for each runner
-    const auto keep = [&parts](std::size_t i) noexcept {
-        return [&part = parts[i]](std::size_t index, value&& what) {
-            part.push_back(numbered{index, std::move(what)});
-        };
-    };
-    co_await detail::run_concurrently(run, parts.size(), keep);
-    std::size_t size = 0;
-    for (const auto& part : parts) {
-        size += part.size();
-    }
-    std::vector<value*> in_order(size);
-    for (auto& part : parts) {
-        for (numbered& one : part) {
-            in_order[one.index] = std::addressof(one.what);
-        }
-    }
-    std::vector<value> all;
-    all.reserve(size);
-    for (value* const one : in_order) {
-        all.push_back(std::move(*one));
-    }
-    co_return all;
+    concurrent_run<Range, F, true> all(std::forward<Range>(range), std::move(f));
+    co_await all.run(limit);
+    co_return all.take_values();
 }
 
 inline void check_limit(std::size_t limit) {
@@ -383,8 +318,8 @@ template <class Range, class F> task<> for_each_concurrent(Range&& items, std::s
 /// Throws: as for_each_concurrent(); what the move of a value throws.
 /// Cancellation: as for_each_concurrent(). The values are dropped.
 template <class Range, class F>
-task<std::vector<typename detail::concurrent_run<Range, F>::value>>
-map_concurrent(Range&& items, std::size_t limit, F f) {
+task<std::vector<detail::concurrent_value_t<Range, F>>> map_concurrent(Range&& items,
+                                                                       std::size_t limit, F f) {
     detail::check_limit(limit);
     return detail::map_concurrent<Range, F>(std::forward<Range>(items), limit, std::move(f));
 }

@@ -18,6 +18,7 @@
 #include <bide/task/detail/task_cell.hpp>
 
 #include <functional>
+#include <memory>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -38,21 +39,12 @@ template <class T> class [[nodiscard]] join_handle {
                                            std::reference_wrapper<std::remove_reference_t<T>>, T>;
 
 public:
-    /// Takes the task over; `other` is empty afterwards.
-    join_handle(join_handle&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
+    /// Takes the task over; the other handle is empty afterwards.
+    join_handle(join_handle&&) noexcept = default;
     /// Takes the task over, and detaches the previous task of this handle.
-    join_handle& operator=(join_handle&& other) noexcept {
-        join_handle moved(std::move(other));
-        std::swap(cell_, moved.cell_);
-        return *this;
-    }
-    join_handle(const join_handle&) = delete;
+    join_handle& operator=(join_handle&&) noexcept = default;
     /// Detaches the task.
-    ~join_handle() {
-        if (cell_ != nullptr) {
-            cell_->forgo();
-        }
-    }
+    ~join_handle() = default;
 
     /// Waits for the end of the task and returns its value. A task that ran to its end returns its
     /// value even if it was cancelled meanwhile. A task that was cancelled before its first run
@@ -64,7 +56,7 @@ public:
     /// Requires: the handle has a task; terminates otherwise.
     T join() && {
         const join_handle mine(std::move(*this));
-        mine.check();
+        refuse_itself(mine.held());
         mine.cell_->ended_gate().wait();
         return mine.cell_->take();
     }
@@ -82,8 +74,8 @@ public:
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
     /// Cancellation: the wait ends, and the task is detached; the task is not cancelled.
     async_op<async_value> async_join() && {
-        check();
-        return {joining{*std::exchange(cell_, nullptr)}};
+        refuse_itself(held());
+        return {joining{*cell_.release()}};
     }
     /// Refuses: the handle is consumed.
     template <class Refused = void> void async_join() & {
@@ -126,17 +118,21 @@ private:
     friend class scheduler;
     using node = basic_waiter<native_platform>;
 
+    struct forgo {
+        void operator()(cell* of) const noexcept { of->forgo(); }
+    };
+
     explicit join_handle(cell& of) noexcept : cell_(&of) {}
 
-    detail::task_header& held() const noexcept {
+    cell& held() const noexcept {
         if (cell_ == nullptr) {
             detail::fatal("a join_handle was used after it was moved from or joined");
         }
         return *cell_;
     }
 
-    void check() const {
-        if (worker_local<native_platform>::get().running == &held()) {
+    static void refuse_itself(const cell& of) {
+        if (worker_local<native_platform>::get().running == &of) {
             BIDE_THROW(
                 std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
                                   "a task cannot join itself"));
@@ -162,7 +158,7 @@ private:
         void give_back(wait_status) const noexcept { const join_handle dropped(of); }
     };
 
-    cell* cell_;
+    std::unique_ptr<cell, forgo> cell_;
 };
 
 template <class T>

@@ -12,6 +12,7 @@
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/task/task.hpp>
 
+#include <memory>
 #include <stop_token>
 #include <utility>
 
@@ -20,34 +21,15 @@ namespace detail {
 
 // The lock of one mutex, with its type erased, until the lock_set takes it over. If the coroutine
 // is destroyed before it resumes, the mutex is unlocked.
-class locked_one {
-public:
-    template <class M>
-    explicit locked_one(M& of) noexcept
-        : mutex_(&of), unlock_([](void* locked) noexcept { static_cast<M*>(locked)->unlock(); }) {}
-    locked_one(locked_one&& other) noexcept
-        : mutex_(std::exchange(other.mutex_, nullptr)), unlock_(other.unlock_) {}
-    locked_one& operator=(locked_one&&) = delete;
-    ~locked_one() {
-        if (mutex_ != nullptr) {
-            unlock_(mutex_);
-        }
-    }
-
-    template <class Set> void hand_to(Set& of) noexcept {
-        mutex_ = nullptr;
-        of.add_next();
-    }
-
-private:
-    void* mutex_;
-    void (*unlock_)(void*) noexcept;
-};
+using locked_one = std::unique_ptr<void, void (*)(void*) noexcept>;
 
 // The wait for the next mutex of the set. The wait has the same type for every mutex.
 template <class Set> auto next_lock(Set& of) {
-    return of.with_next([](auto& m) {
-        return m.async_lock_as([&m]() noexcept { return locked_one(m); }).as_result();
+    return of.with_next([]<class M>(M& m) {
+        const auto take = [&m]() noexcept {
+            return locked_one(&m, [](void* one) noexcept { static_cast<M*>(one)->unlock(); });
+        };
+        return m.async_lock_as(take).as_result();
     });
 }
 
@@ -59,7 +41,8 @@ task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M
         if (!locked) {
             co_return unexpected{locked.error()};
         }
-        locked->hand_to(held);
+        static_cast<void>(locked->release());
+        held.add_next();
     }
     co_return scoped_lock<M...>(std::move(held));
 }

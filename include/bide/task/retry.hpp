@@ -41,21 +41,45 @@ struct retry_policy {
 
 namespace detail {
 
+// Generates random numbers that are the same on every machine and with every standard library.
+// (Those of std::uniform_int_distribution are not.) The algorithm is SplitMix64: Steele, Lea,
+// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+class seeded_random {
+public:
+    explicit seeded_random(std::uint64_t seed) noexcept : state_(seed) {
+        static_cast<void>(bits()); // so that small seeds differ in all bits
+    }
+
+    std::uint64_t bits() noexcept {
+        std::uint64_t z = state_ += 0x9e3779b97f4a7c15U;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+        return z ^ (z >> 31);
+    }
+
+    // Returns a number from 0 to n - 1. The bias is below n / 2^64.
+    // Requires: n is not 0.
+    std::uint64_t below(std::uint64_t n) noexcept { return bits() % n; }
+
+    // Returns true with the given probability. Draws one number, even if the result is certain.
+    bool chance(double probability) noexcept {
+        constexpr double whole = 9007199254740992.0; // 2^53: a double holds these integers exactly
+        return static_cast<double>(bits() >> 11) < probability * whole;
+    }
+
+private:
+    std::uint64_t state_;
+};
+
 // The waits between the attempts of one retry().
 class retry_waits {
 public:
     // Throws: std::invalid_argument.
     explicit retry_waits(const retry_policy& policy)
         : next_(policy.base.count()), cap_(policy.cap.count()), jitter_(policy.jitter),
-          random_(policy.seed) {
+          random_(policy.seed != 0 ? policy.seed : any_seed()) {
         if (policy.attempts == 0 || next_ < 0 || cap_ < 0) {
             BIDE_THROW(std::invalid_argument("bide::retry: no attempts, or a negative time"));
-        }
-        if (auto* const simulated = simulated_machine::here(); simulated && random_ == 0) {
-            random_ = simulated->random();
-        } else if (random_ == 0) {
-            random_ = static_cast<std::uint64_t>(native_platform::now()) ^
-                      reinterpret_cast<std::uintptr_t>(this);
         }
     }
 
@@ -63,25 +87,23 @@ public:
         const std::int64_t longest = next_ < cap_ ? next_ : cap_;
         constexpr std::int64_t half = (std::numeric_limits<std::int64_t>::max)() / 2;
         next_ = next_ > half ? 2 * half : 2 * next_;
-        return std::chrono::nanoseconds(jitter_ ? below(longest) : longest);
+        const auto any = random_.below(static_cast<std::uint64_t>(longest) + 1);
+        return std::chrono::nanoseconds(jitter_ ? static_cast<std::int64_t>(any) : longest);
     }
 
 private:
-    // Returns a random number from 0 to `longest`. The bias of the remainder is below longest /
-    // 2^64.
-    std::int64_t below(std::int64_t longest) noexcept {
-        // Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014: SplitMix64.
-        std::uint64_t z = random_ += 0x9e3779b97f4a7c15U;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-        z ^= z >> 31;
-        return static_cast<std::int64_t>(z % (static_cast<std::uint64_t>(longest) + 1));
+    std::uint64_t any_seed() const noexcept {
+        if (auto* const simulated = simulated_machine::here()) {
+            return simulated->random();
+        }
+        return static_cast<std::uint64_t>(native_platform::now()) ^
+               reinterpret_cast<std::uintptr_t>(this);
     }
 
     std::int64_t next_; // ns, without the cap
     std::int64_t cap_;
     bool jitter_;
-    std::uint64_t random_;
+    seeded_random random_;
 };
 
 struct always {
@@ -117,9 +139,7 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
     using value = task_value_t<Make>;
     for (;; --attempts) {
         const std::chrono::nanoseconds duration = waits.next();
-#if BIDE_EXCEPTIONS
-        try {
-#endif
+        BIDE_TRY {
             if constexpr (std::is_void_v<value>) {
                 co_await make();
                 co_return;
@@ -129,14 +149,13 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
                     co_return got;
                 }
             }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            if (attempts == 1 || !can_wait(duration) ||
-                !detail::is_worth_retry(std::current_exception(), again)) {
-                throw;
+        }
+        BIDE_CATCH {
+            const std::exception_ptr error = std::current_exception();
+            if (attempts == 1 || !can_wait(duration) || !detail::is_worth_retry(error, again)) {
+                std::rethrow_exception(error);
             }
         }
-#endif
         co_await this_task::sleep_for(duration);
     }
 }

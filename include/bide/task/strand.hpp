@@ -204,20 +204,15 @@ private:
         detail::task_promise_base& mine = co_await detail::this_promise();
         const executor_ref home = mine.exchange_scheduler(executor_ref::to(on));
         detail::kept_outcome<T> outcome;
-#if BIDE_EXCEPTIONS
-        try {
-#endif
+        BIDE_TRY {
             co_await on.schedule();
             if constexpr (std::is_void_v<T>) {
                 co_await std::move(work);
             } else {
-                outcome.set(co_await std::move(work));
+                outcome.return_value(co_await std::move(work));
             }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            outcome.error() = std::current_exception();
         }
-#endif
+        BIDE_CATCH { outcome.error() = std::current_exception(); }
         use.end();
         mine.exchange_scheduler(home);
         static_cast<void>(co_await this_task::yield().as_result()); // leaves the strand

@@ -57,30 +57,22 @@ inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
 class kept_failure {
 public:
     std::exception_ptr& error() noexcept { return error_; }
+    void unhandled_exception() noexcept { error_ = std::current_exception(); }
 
     bool is_stopped() const noexcept { return error_ && is_stopped_error(error_); }
 
     // Throws: the exception, if there is one.
     void rethrow_if_failed() {
-#if BIDE_EXCEPTIONS
         if (error_) {
             std::rethrow_exception(std::exchange(error_, nullptr));
         }
-#endif
     }
 
 protected:
     // Calls a function, and stores its exception.
     template <class F> void guard(F&& function) noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-            std::forward<F>(function)();
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#else
-        std::forward<F>(function)();
-#endif
+        BIDE_TRY { static_cast<void>(std::forward<F>(function)()); }
+        BIDE_CATCH { unhandled_exception(); }
     }
 
 private:
@@ -88,7 +80,7 @@ private:
 };
 
 // The outcome of a coroutine or a function: a value or an exception. A reference is stored as a
-// pointer.
+// pointer. The promise of a task is one, too.
 template <class T> class kept_outcome : public kept_failure {
     using stored = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
 
@@ -98,7 +90,10 @@ public:
     kept_outcome& operator=(const kept_outcome&) = delete;
     ~kept_outcome() { drop_value(); }
 
-    template <class U> void set(U&& value) {
+    // Stores the value.
+    template <class U = T>
+        requires std::is_convertible_v<U&&, T>
+    void return_value(U&& value) {
         if constexpr (std::is_reference_v<T>) {
             value_ = __builtin_addressof(value);
         } else {
@@ -110,15 +105,15 @@ public:
 
     // Calls a function, and stores its value or exception as the outcome.
     template <class F> void compute(F&& function) noexcept {
-        guard([&] { set(std::forward<F>(function)()); });
+        guard([&] { return_value(std::forward<F>(function)()); });
     }
 
-    // Moves the outcome out of the promise of a coroutine that has ended. If the move of the value
-    // throws, that exception is the outcome.
-    template <class Promise> void keep(Promise& from) noexcept {
-        error() = std::move(from.outcome().error());
+    // Moves the outcome out of another object. If the move of the value throws, that exception is
+    // the outcome.
+    void keep(kept_outcome& from) noexcept {
+        error() = std::move(from.error());
         if (!error()) {
-            guard([&] { set(from.outcome().value()); });
+            guard([&] { return_value(from.value()); });
         }
     }
 
@@ -168,9 +163,8 @@ private:
 template <> class kept_outcome<void> : public kept_failure {
 public:
     template <class F> void compute(F&& function) noexcept { guard(std::forward<F>(function)); }
-    template <class Promise> void keep(Promise& from) noexcept {
-        error() = std::move(from.outcome().error());
-    }
+    void keep(kept_failure& from) noexcept { error() = std::move(from.error()); }
+    void return_void() const noexcept {}
     void value() const noexcept {}
     void take() { rethrow_if_failed(); }
     void drop() noexcept { error() = nullptr; }
@@ -230,29 +224,7 @@ private:
     task_promise_base* promise_ = nullptr;
 };
 
-// A promise with the outcome of its coroutine.
-template <class T> class outcome_promise : public task_promise_base {
-public:
-    void unhandled_exception() noexcept { outcome_.error() = std::current_exception(); }
-    // Requires: the coroutine has ended.
-    kept_outcome<T>& outcome() noexcept { return outcome_; }
-
-private:
-    kept_outcome<T> outcome_;
-};
-
-template <class T> class task_promise : public outcome_promise<T> {
-public:
-    template <class U = T>
-        requires std::is_convertible_v<U&&, T>
-    void return_value(U&& value) {
-        this->outcome().set(std::forward<U>(value));
-    }
-};
-template <> class task_promise<void> : public outcome_promise<void> {
-public:
-    void return_void() const noexcept {}
-};
+template <class T> class task_promise : public task_promise_base, public kept_outcome<T> {};
 
 // Blocks a thread until a task has ended, and runs the runnables that are posted to the thread
 // meanwhile.
@@ -261,8 +233,6 @@ class sync_loop final : basic_task_context<native_platform> {
 
 public:
     sync_loop() noexcept {
-        finished_.run =
-            waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
         run_.run = waker(
             [](void* self) noexcept {
                 resume<native_platform>(static_cast<sync_loop*>(self)->leaf_);
@@ -287,8 +257,7 @@ public:
 
 private:
     bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
-        leaf_ = leaf;
-        at_ = &at;
+        resumption(leaf, at);
         return true;
     }
     void end_wait() noexcept override {}
@@ -309,13 +278,16 @@ private:
     }
 
     void drive() noexcept {
-        while (!done_) {
+        for (;;) {
             // While this thread sleeps, another thread takes over its worker; while this thread
             // spins, none does. So the thread spins only if it has no worker.
             if (queue_.empty() && local::get().host == nullptr) {
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }
             runnable* const next = queue_.pop(deadline::never());
+            if (next == &finished_) {
+                return;
+            }
             run_with_budget([next]() noexcept { next->run.wake(); });
         }
     }
@@ -334,8 +306,7 @@ private:
     suspension* at_ = nullptr;
     suspension start_{};
     runnable run_;
-    runnable finished_;
-    bool done_ = false;
+    runnable finished_; // marks the end of the chain in the queue; never run
 };
 
 } // namespace detail
@@ -451,7 +422,7 @@ public:
         /// Throws: what the task threw.
         T await_resume() {
             awaiting_.end();
-            return child().outcome().take();
+            return child().take();
         }
 
     private:
@@ -511,7 +482,7 @@ template <class T> T sync_wait(task<T> t) {
     auto& promise = t.promise();
     detail::sync_loop loop;
     loop.run(t.frame_);
-    return promise.outcome().take();
+    return promise.take();
 }
 
 /// Runs the task on an executor, and waits for its end.
@@ -521,7 +492,7 @@ template <executor S, class T> T sync_wait(S& where, task<T> t) {
     auto& promise = t.promise();
     detail::sync_loop loop;
     loop.run(where, t.frame_);
-    return promise.outcome().take();
+    return promise.take();
 }
 
 }} // namespace bide::BIDE_ABI

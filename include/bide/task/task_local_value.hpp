@@ -108,10 +108,7 @@ task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S 
     detail::add_child<S>(state, child, work);
     child.nest(co_await this_promise());
     co_await state.wait();
-    child.rethrow_if_failed();
-    if constexpr (!std::is_void_v<task_value_t<S>>) {
-        co_return child.value();
-    }
+    co_return child.take();
 }
 
 } // namespace detail

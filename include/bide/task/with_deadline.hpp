@@ -75,11 +75,11 @@ public:
         if (this->reason() == cancel_reason::timeout && this->is_stopped()) {
             return unexpected{errc::timeout};
         }
-        this->rethrow_if_failed();
         if constexpr (std::is_void_v<task_value_t<S>>) {
+            this->take();
             return {};
         } else {
-            return this->value();
+            return this->take();
         }
     }
 

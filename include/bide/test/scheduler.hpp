@@ -136,15 +136,7 @@ inline simulation* here() noexcept {
 /// Is the clock that a scheduler simulates. On a thread with a test::scheduler, now() returns the
 /// simulated time. On other threads, it returns the time of std::chrono::steady_clock. Simulated
 /// code must read this clock and never the clocks of std.
-struct clock {
-    /// The types are those of std::chrono::steady_clock.
-    using duration = std::chrono::steady_clock::duration;
-    using rep = duration::rep;                                ///< The type of a count.
-    using period = duration::period;                          ///< The unit of a count.
-    using time_point = std::chrono::steady_clock::time_point; ///< The time since an unknown start.
-    /// The clock never goes back.
-    static constexpr bool is_steady = true;
-
+struct clock : std::chrono::steady_clock {
     /// Returns the time.
     static time_point now() noexcept {
         return time_point(
@@ -155,15 +147,7 @@ struct clock {
 /// Is the calendar of a simulation. On a thread with a test::scheduler, now() returns the time of
 /// `clock`, counted from 1970. On other threads, it returns the time of std::chrono::system_clock.
 /// A simulation begins on 15 December 2039, which is later than any real time.
-struct system_clock {
-    /// The types are those of std::chrono::system_clock.
-    using duration = std::chrono::system_clock::duration;
-    using rep = duration::rep;                                ///< The type of a count.
-    using period = duration::period;                          ///< The unit of a count.
-    using time_point = std::chrono::system_clock::time_point; ///< The time since 1970.
-    /// The clock of the system may be adjusted.
-    static constexpr bool is_steady = false;
-
+struct system_clock : std::chrono::system_clock {
     /// Returns the time.
     static time_point now() noexcept {
         return detail::here() == nullptr ? std::chrono::system_clock::now()

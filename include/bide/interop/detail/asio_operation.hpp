@@ -22,6 +22,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
+#include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
@@ -82,21 +83,14 @@ public:
     bool add(job& j) noexcept {
         const std::lock_guard lock(mutex_);
         if (!is_shut_) {
-            j.next_ = std::exchange(first_, &j);
-            j.place_ = &first_;
-            if (j.next_ != nullptr) {
-                j.next_->place_ = &j.next_;
-            }
+            jobs_.push_front(j);
         }
         return !is_shut_;
     }
 
     void remove(job& j) noexcept {
         const std::lock_guard lock(mutex_);
-        *j.place_ = j.next_;
-        if (j.next_ != nullptr) {
-            j.next_->place_ = j.place_;
-        }
+        jobs_.remove(j);
     }
 
     // Queues a runnable. Returns true if the caller must post a step and then call has_posted().
@@ -131,7 +125,7 @@ private:
     }
 
     std::mutex mutex_; // guards all but left_
-    job* first_ = nullptr;
+    basic_task_list<native_platform, job> jobs_;
     std::size_t posting_ = 0;
     bool is_shut_ = false;
     basic_ready_queue<native_platform> left_; // popped by shutdown()
@@ -143,7 +137,9 @@ template <class Asio> struct asio_step_here {
     asio_job<Asio>* ended = nullptr; // the job that has ended in this step
 };
 
-template <class Asio> class asio_job : public basic_task_control<native_platform> {
+template <class Asio>
+class asio_job : public basic_task_control<native_platform>,
+                 public basic_task_links<native_platform, asio_job<Asio>> {
     using control = basic_task_control<native_platform>;
     using service_type = asio_service<Asio>;
     using here = asio_step_here<Asio>;
@@ -219,10 +215,7 @@ private:
 
     service_type& service_;
     std::shared_ptr<asio_job> self_;
-    // Under the mutex of the service:
-    asio_job* next_ = nullptr;
-    asio_job** place_ = nullptr; // points to this job
-    run_list ready_;             // one runnable for each step that is posted
+    run_list ready_; // one runnable for each step that is posted; under the mutex of the service
 };
 
 template <class Asio> void asio_service<Asio>::shutdown() noexcept {
@@ -233,15 +226,15 @@ template <class Asio> void asio_service<Asio>::shutdown() noexcept {
     for (basic_backoff<native_platform> again; is_posting(); again()) {
     }
     // From here on only this thread changes the list.
-    for (job* j = first_; j != nullptr; j = j->next_) {
+    for (job* j = jobs_.first(); j != nullptr; j = j->next_in_list) {
         while (runnable* const r = pop(*j)) {
             left_.post(*r);
         }
     }
-    for (job* j = first_; j != nullptr; j = j->next_) {
+    for (job* j = jobs_.first(); j != nullptr; j = j->next_in_list) {
         j->cancel(cancel_reason::shutdown);
     }
-    while (first_ != nullptr) {
+    while (jobs_.first() != nullptr) {
         runnable* const r = left_.pop(deadline::never());
         if (job* const ended = job::run_one(*r)) {
             ended->complete(false);
@@ -313,15 +306,15 @@ template <class Asio> typename Asio::error_code asio_code(std::error_code e) noe
 
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
 
-// A signature with one or two arguments, and the tuple of these arguments.
-template <class First, class Second> struct asio_arguments {
-    using tuple = std::tuple<First, Second>;
-    using type = void(First, Second);
+// The type of a handler with these arguments.
+template <class Arguments> struct asio_signature;
+template <class... Args> struct asio_signature<std::tuple<Args...>> {
+    using type = void(Args...);
 };
-template <class First> struct asio_arguments<First, void> {
-    using tuple = std::tuple<First>;
-    using type = void(First);
-};
+// The arguments: an error, and a value unless it is void.
+template <class Error, class V>
+using asio_arguments =
+    std::conditional_t<std::is_void_v<V>, std::tuple<Error>, std::tuple<Error, nonvoid_t<V>>>;
 
 // The signature of the handler of an operation whose outcome is an R. It is void(error_code,
 // value). But it is void(R) if the error is more than a code, or if there may be no value to pass
@@ -335,10 +328,8 @@ template <class Asio, class V, class R> struct asio_operation_signature {
          std::is_same_v<typename R::error_type, std::error_code>) &&
         (std::is_void_v<value> || std::is_default_constructible_v<value>);
 
-    using chosen =
-        std::conditional_t<is_plain, asio_arguments<error_code, value>, asio_arguments<R, void>>;
-    using arguments = typename chosen::tuple;
-    using type = typename chosen::type;
+    using arguments =
+        std::conditional_t<is_plain, asio_arguments<error_code, value>, std::tuple<R>>;
 
     // A wait has no effect before it ends, so each request cancels it.
     static constexpr bool has_effects = false;
@@ -373,8 +364,7 @@ template <class V> struct asio_task_signature {
     static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
     using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
                                      std::optional<V>>;
-    using arguments = typename asio_arguments<std::exception_ptr, value>::tuple;
-    using type = typename asio_arguments<std::exception_ptr, value>::type;
+    using arguments = asio_arguments<std::exception_ptr, value>;
     static constexpr bool has_effects = true;
 
     static arguments made_of(kept_outcome<V>& outcome, bool) {
@@ -499,18 +489,14 @@ class asio_operation final : public asio_job<Asio> {
 public:
     asio_operation(asio_service<Asio>& service, Handler&& handler, const Ex& where,
                    const HandlerEx& handler_where, Source&& source)
-        : asio_job<Asio>(service), where_(std::in_place, where),
-          handler_where_(std::in_place, handler_where),
-          handler_(std::in_place, std::move(handler)) {
-        frame_.emplace(detail::asio_await<V>(alloc_of(), std::move(source)));
+        : asio_job<Asio>(service), to_(std::in_place, where, handler_where, std::move(handler)) {
+        frame_.emplace(detail::asio_await<V>(to_->alloc_of(), std::move(source)));
     }
 
     // Lets the slot of the handler cancel the job.
     void connect() {
-        if constexpr (requires(Handler& h) { Asio::slot_of(h); }) {
-            if (auto slot = Asio::slot_of(*handler_); slot.is_connected()) {
-                slot.assign(canceller{this});
-            }
+        if (auto slot = Asio::slot_of(to_->handler); slot.is_connected()) {
+            slot.assign(canceller{this});
         }
     }
 
@@ -525,7 +511,17 @@ private:
         }
     };
 
-    alloc alloc_of() const noexcept { return Asio::allocator_of(*handler_); }
+    // The handler, and the work that it counts as.
+    struct recipient {
+        recipient(const Ex& ex, const HandlerEx& handler_ex, Handler&& h)
+            : where(ex), handler_where(handler_ex), handler(std::move(h)) {}
+
+        alloc alloc_of() const noexcept { return Asio::allocator_of(handler); }
+
+        work_guard<Ex> where;
+        work_guard<HandlerEx> handler_where;
+        Handler handler;
+    };
 
     std::coroutine_handle<> start() noexcept override {
         return frame_->begin(*this, executor_ref::to(static_cast<asio_job<Asio>&>(*this)));
@@ -534,21 +530,17 @@ private:
 
     void post_step(std::shared_ptr<asio_job<Asio>> self) override {
         auto step = [of = std::move(self)]() mutable { asio_job<Asio>::run_step(std::move(of)); };
-        Asio::post(where_->get_executor(),
-                   asio_bound<decltype(step), alloc>(std::move(step), alloc_of()));
+        Asio::post(to_->where.get_executor(),
+                   asio_bound<decltype(step), alloc>(std::move(step), to_->alloc_of()));
     }
 
     void complete(bool deliver) override {
         std::shared_ptr<asio_job<Asio>> self = this->leave();
-        if constexpr (requires(Handler& h) { Asio::slot_of(h); }) {
-            if (auto slot = Asio::slot_of(*handler_); slot.is_connected()) {
-                slot.clear();
-            }
+        if (auto slot = Asio::slot_of(to_->handler); slot.is_connected()) {
+            slot.clear();
         }
-        const work_guard<Ex> guard(std::move(*where_));
-        const work_guard<HandlerEx> handler_guard(std::move(*handler_where_));
-        const alloc with = alloc_of();
-        Handler handler(std::move(*handler_));
+        recipient to(std::move(*to_));
+        const alloc with = to.alloc_of();
         kept_outcome<V> outcome;
         if (this->never_ran()) {
             outcome.error() = std::make_exception_ptr(error_of<stopped_error>(errc::stopped));
@@ -556,20 +548,20 @@ private:
             outcome.keep(frame_->promise());
         }
         const bool aborted = aborted_;
-        where_.reset();
-        handler_where_.reset();
-        handler_.reset();
+        to_.reset();
         frame_.reset();
         self.reset();
         if (deliver) {
             auto arguments = Signature::made_of(outcome, aborted);
-            if (is_same_place(guard.get_executor(), handler_guard.get_executor())) {
-                std::apply(std::move(handler), std::move(arguments));
+            const auto handler_where = to.handler_where.get_executor();
+            if (is_same_place(to.where.get_executor(), handler_where)) {
+                std::apply(std::move(to.handler), std::move(arguments));
             } else {
-                auto call = [to = std::move(handler), all = std::move(arguments)]() mutable {
-                    std::apply(std::move(to), std::move(all));
+                auto call = [handler = std::move(to.handler),
+                             all = std::move(arguments)]() mutable {
+                    std::apply(std::move(handler), std::move(all));
                 };
-                Asio::dispatch(handler_guard.get_executor(),
+                Asio::dispatch(handler_where,
                                asio_bound<decltype(call), alloc>(std::move(call), with));
             }
         }
@@ -584,11 +576,9 @@ private:
     }
 
     bool aborted_ = false; // by the slot of the handler
-    // complete() moves these members out. It need not destroy this object, because steps that Asio
+    // complete() empties these members. It need not destroy this object, because steps that Asio
     // has not destroyed yet may own it for longer.
-    std::optional<work_guard<Ex>> where_;
-    std::optional<work_guard<HandlerEx>> handler_where_;
-    std::optional<Handler> handler_;
+    std::optional<recipient> to_;
     std::optional<asio_frame<V, alloc, Source>> frame_;
 };
 
@@ -608,23 +598,23 @@ public:
         using handler = std::decay_t<Given>;
         handler h(std::forward<Given>(given));
         const auto handler_where = Asio::executor_of(h, where_);
-        const auto& where = [&]() noexcept -> const auto& {
-            if constexpr (Placed) {
-                return where_;
-            } else {
-                return handler_where;
+        const auto begin = [&](const auto& where) {
+            using operation =
+                asio_operation<Asio, Signature, V, Source, handler, std::decay_t<decltype(where)>,
+                               std::decay_t<decltype(handler_where)>>;
+            auto& service = Asio::template service_of<asio_service<Asio>>(Asio::context_of(where));
+            const auto with = Asio::allocator_of(h);
+            auto self = std::allocate_shared<operation>(with, service, std::move(h), where,
+                                                        handler_where, std::move(source));
+            if (service.add(*self)) { // else the context is being destroyed
+                self->connect();
+                self->begin(self, !Signature::has_effects);
             }
-        }();
-        using operation =
-            asio_operation<Asio, Signature, V, Source, handler, std::decay_t<decltype(where)>,
-                           std::decay_t<decltype(handler_where)>>;
-        auto& service = Asio::template service_of<asio_service<Asio>>(Asio::context_of(where));
-        const auto with = Asio::allocator_of(h);
-        auto self = std::allocate_shared<operation>(with, service, std::move(h), where,
-                                                    handler_where, std::move(source));
-        if (service.add(*self)) { // else the context is being destroyed
-            self->connect();
-            self->begin(self, !Signature::has_effects);
+        };
+        if constexpr (Placed) {
+            begin(where_);
+        } else {
+            begin(handler_where);
         }
     }
 
@@ -650,7 +640,8 @@ private:
     static decltype(auto) begin(Ex where, async_op<T, Stops>&& op, Token& token) {
         using outcome = as_result_t<T>;
         using signature = asio_operation_signature<Asio, T, outcome>;
-        return Asio::template initiate<typename signature::type>(
+        return Asio::template initiate<
+            typename asio_signature<typename signature::arguments>::type>(
             asio_initiation<Asio, signature, outcome, Ex, Placed>(std::move(where)), token,
             std::move(op));
     }
@@ -663,7 +654,8 @@ template <class Asio> struct asio_co_spawn {
         using value = task_value_t<S>;
         using signature = asio_task_signature<value>;
         auto where = detail::asio_executor_at<Asio>(place);
-        return Asio::template initiate<typename signature::type>(
+        return Asio::template initiate<
+            typename asio_signature<typename signature::arguments>::type>(
             asio_initiation<Asio, signature, value, decltype(where), true>(where), token,
             std::move(source));
     }
@@ -677,15 +669,20 @@ template <class Asio> struct asio_co_spawn {
 // the task.
 
 // The state that the handler and the task share.
-template <class Results> struct asio_reply {
-    event is_over;                  // the handler was called, or destroyed
-    std::optional<Results> results; // nothing: it was destroyed
+template <class Asio, class Results> struct asio_reply {
+    event is_over;                               // the handler was called, or destroyed
+    std::optional<Results> results;              // nothing: it was destroyed
+    typename Asio::cancellation_signal signal{}; // requests the end of the operation
 };
 
 // The handler. Stores its arguments, and sets the event that the task waits for.
-template <class Reply> class asio_handler {
+template <class Asio, class Results> class asio_handler {
+    using reply = asio_reply<Asio, Results>;
+
 public:
-    explicit asio_handler(std::shared_ptr<Reply> to) noexcept : to_(std::move(to)) {}
+    using cancellation_slot_type = typename Asio::cancellation_slot;
+
+    explicit asio_handler(std::shared_ptr<reply> to) noexcept : to_(std::move(to)) {}
     asio_handler(asio_handler&& other) noexcept : to_(std::move(other.to_)) {}
     asio_handler& operator=(asio_handler&&) = delete;
     ~asio_handler() { end(); }
@@ -694,78 +691,29 @@ public:
         to_->results.emplace(std::forward<Args>(args)...);
         end();
     }
-
-protected:
-    Reply* reply_of() const noexcept { return to_.get(); }
+    cancellation_slot_type get_cancellation_slot() const noexcept {
+        return to_ != nullptr ? to_->signal.slot() : cancellation_slot_type();
+    }
 
 private:
     void end() noexcept {
-        if (const std::shared_ptr<Reply> to = std::move(to_)) {
+        if (const std::shared_ptr<reply> to = std::move(to_)) {
             to->is_over.set();
         }
     }
 
-    std::shared_ptr<Reply> to_;
+    std::shared_ptr<reply> to_;
 };
 
-// An operation that no request can end: the version of Asio has no cancellation slots, or the
-// operation does not name the executor of its object.
-template <class Asio, class Results, class Initiation> class asio_wait {
-    using reply = asio_reply<Results>;
-
-public:
-    explicit asio_wait(const Initiation&) : reply_(std::make_shared<reply>()) {}
-
-    auto handler() const noexcept { return asio_handler<reply>(reply_); }
-    void request_end() const noexcept {}
-    reply& result() const noexcept { return *reply_; }
-
-private:
-    std::shared_ptr<reply> reply_;
-};
-
-template <class Asio, class Initiation>
-concept asio_can_be_ended = requires(const Initiation& how) {
-    typename Asio::cancellation_signal;
-    how.get_executor();
-};
-
-// An operation that ends by request, on the executor of its object.
-template <class Asio, class Results, class Initiation>
-    requires asio_can_be_ended<Asio, Initiation>
-class asio_wait<Asio, Results, Initiation> {
-    struct reply : asio_reply<Results> {
-        typename Asio::cancellation_signal signal;
-    };
-    class slotted : public asio_handler<reply> {
-    public:
-        using asio_handler<reply>::asio_handler;
-        using cancellation_slot_type = typename Asio::cancellation_slot;
-        cancellation_slot_type get_cancellation_slot() const noexcept {
-            reply* const to = this->reply_of();
-            return to != nullptr ? to->signal.slot() : cancellation_slot_type();
-        }
-    };
-
-public:
-    explicit asio_wait(const Initiation& how)
-        : where_(how.get_executor()), reply_(std::make_shared<reply>()) {}
-
-    auto handler() const noexcept { return slotted(reply_); }
-    // A request that comes after the end finds the event set.
-    void request_end() const {
-        Asio::post(where_, [to = reply_] {
-            if (!to->is_over.is_set()) {
-                to->signal.emit(Asio::cancellation_type::terminal);
-            }
-        });
+// Returns the executor of an operation's object, on which the operation can be asked to end. If the
+// operation does not name it, returns nullptr.
+template <class Initiation> auto asio_object_executor(const Initiation& how) noexcept {
+    if constexpr (requires { how.get_executor(); }) {
+        return how.get_executor();
+    } else {
+        return nullptr;
     }
-    reply& result() const noexcept { return *reply_; }
-
-private:
-    std::decay_t<decltype(std::declval<const Initiation&>().get_executor())> where_;
-    std::shared_ptr<reply> reply_;
-};
+}
 
 // Throws the error that is the first argument. `stopped`: the task was cancelled meanwhile.
 template <class Asio> void asio_throw(const typename Asio::error_code& e, bool stopped) {
@@ -777,13 +725,9 @@ template <class Asio> void asio_throw(const typename Asio::error_code& e, bool s
     }
 }
 template <class Asio> void asio_throw(const std::exception_ptr& e, bool) {
-#if BIDE_EXCEPTIONS
     if (e) {
         std::rethrow_exception(e);
     }
-#else
-    static_cast<void>(e);
-#endif
 }
 
 // Makes the value of a task from the arguments of a handler: void, the only argument, or a tuple.
@@ -828,15 +772,22 @@ template <class Asio, class... Args> struct asio_await_by_bide {
 private:
     template <class Initiation, class... Given>
     static task<value> run(Initiation how, Given... given) {
-        const asio_wait<Asio, tuple, Initiation> wait(how);
-        std::move(how)(wait.handler(), std::move(given)...);
-        const result<void> over = co_await wait.result().is_over.async_wait().as_result();
+        const auto where = detail::asio_object_executor(how);
+        const auto reply = std::make_shared<asio_reply<Asio, tuple>>();
+        std::move(how)(asio_handler<Asio, tuple>(reply), std::move(given)...);
+        const result<void> over = co_await reply->is_over.async_wait().as_result();
         if (!over.has_value()) { // this task is cancelled
-            wait.request_end();
+            if constexpr (!std::is_null_pointer_v<std::remove_const_t<decltype(where)>>) {
+                Asio::post(where, [reply] { // if it has ended meanwhile, the event is set
+                    if (!reply->is_over.is_set()) {
+                        reply->signal.emit(Asio::cancellation_type::terminal);
+                    }
+                });
+            }
             const this_task::shield to_the_end;
-            co_await wait.result().is_over.async_wait();
+            co_await reply->is_over.async_wait();
         }
-        std::optional<tuple>& all = wait.result().results;
+        std::optional<tuple>& all = reply->results;
         if (!all.has_value()) {
             detail::asio_throw<Asio>(Asio::aborted(), !over.has_value());
         }

@@ -33,6 +33,15 @@
 #define BIDE_RECYCLE_FRAMES 1
 #endif
 
+// For functions that store an exception, which another function throws later.
+#if BIDE_EXCEPTIONS
+#define BIDE_TRY try
+#define BIDE_CATCH catch (...)
+#else
+#define BIDE_TRY if constexpr (true)
+#define BIDE_CATCH else
+#endif
+
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- Memory

@@ -49,20 +49,27 @@ template <class S> using task_value_t = typename task_source_traits<S>::value;
 template <class S>
 concept task_source = requires { typename task_value_t<S>; };
 
-// True for a function that does not return a task, for a child whose value is dropped.
+// True for a function that returns no task. As a source, the task runs the function.
 template <class F>
 concept plain_function =
     std::is_invocable_v<F&&> && !task_source<F> && !is_task<std::invoke_result_t<F&&>>;
 
-// Moves the source of such a child: a function that returns no task becomes a task that calls it.
-template <task_source S> S as_task_source(S& source) { return std::move(source); }
-template <plain_function F> task<std::invoke_result_t<F&&>> as_task_source(F& function) {
-    return [](F f) -> task<std::invoke_result_t<F&&>> {
-        co_return std::move(f)();
-    }(std::move(function));
-}
+template <class S>
+concept spawnable = task_source<S> || plain_function<S>;
+
+template <class S> struct spawned_value : task_source_traits<S> {};
+template <plain_function F> struct spawned_value<F> {
+    using value = std::invoke_result_t<F&&>;
+};
+template <class S> using spawned_value_t = typename spawned_value<S>::value;
 
 // ---- The body
+
+// The labels that task::named() and task::tagged() have set.
+struct task_labels {
+    const char* name = nullptr;
+    std::uint8_t tag = 0;
+};
 
 // Owns a frame that no coroutine awaits.
 struct lone_frame {
@@ -74,7 +81,7 @@ struct lone_frame {
 //
 // Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with
 // other tasks.
-template <task_source S, class Frame = lone_frame> class task_body {
+template <spawnable S, class Frame = lone_frame> class task_body {
     using value = task_value_t<S>;
     using promise_type = typename task<value>::promise_type;
     struct nothing {};
@@ -85,17 +92,11 @@ public:
     task_body& operator=(const task_body&) = delete;
     ~task_body() { destroy(); }
 
-    // The labels that task::named() and task::tagged() have set.
-    struct labels {
-        const char* name;
-        std::uint8_t tag;
-    };
-
     // Takes over the source. If it is a callable, moves the callable to its final address and calls
     // it there. Returns the labels of the task.
     // Throws: what the move of a callable throws; what its call throws.
     // Requires: the source is not a task that was moved from; terminates otherwise.
-    labels open(S&& source) {
+    task_labels open(S&& source) {
         if constexpr (is_task<S>) {
             return adopt(source);
         } else {
@@ -134,7 +135,7 @@ public:
 private:
     promise_type& promise() const noexcept { return promise_of<promise_type>(frame_.to); }
 
-    labels adopt(task<value>& t) noexcept {
+    task_labels adopt(task<value>& t) noexcept {
         frame_.to = task_access::release(t);
         if (!frame_.to) {
             fatal("a task was spawned or composed after it was moved from");
@@ -147,6 +148,32 @@ private:
 
     [[no_unique_address]] std::conditional_t<is_task<S>, nothing, std::optional<S>> callable_;
     Frame frame_;
+};
+
+// The body of a task that runs a function. The function is destroyed after its call.
+template <plain_function F> class task_body<F, lone_frame> {
+public:
+    task_body() noexcept {}
+    task_body(const task_body&) = delete;
+    task_body& operator=(const task_body&) = delete;
+    ~task_body() {}
+
+    // Throws: what the move of the function throws.
+    task_labels open(F&& function) {
+        std::construct_at(std::addressof(function_), std::move(function));
+        return {};
+    }
+    template <class T> std::coroutine_handle<> begin(kept_outcome<T>& outcome) noexcept {
+        outcome.compute(std::move(function_));
+        destroy();
+        return {};
+    }
+    void destroy() noexcept { std::destroy_at(std::addressof(function_)); }
+
+private:
+    union {
+        F function_;
+    };
 };
 
 // ---- Cells
@@ -186,11 +213,7 @@ public:
             call_noexcept("on_unhandled", [&] { shared_->tell(std::move(error)); });
             return;
         }
-#if BIDE_EXCEPTIONS
         call_noexcept("a task without on_unhandled", [&] { std::rethrow_exception(error); });
-#else
-        std::terminate();
-#endif
     }
 
 private:
@@ -260,6 +283,19 @@ public:
 
     bool is_stopped() const noexcept { return never_ran() || kept_.is_stopped(); }
 
+    // Lets the task run on a thread for blocking tasks. Requires: it was not posted.
+    void run_apart() noexcept {
+        this->to_run().run = waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<joined_task*>(self);
+                auto& home = static_cast<task_home&>(me.home());
+                home.enter();
+                me.run();
+                home.leave();
+            },
+            this);
+    }
+
 protected:
     ~joined_task() = default;
 
@@ -277,12 +313,12 @@ private:
     unhandled handler_; // set if there is an exception
 };
 
-template <task_source S, task_end End> class coroutine_cell final : public End, public recycled {
+template <spawnable S, task_end End> class task_cell final : public End, public recycled {
 public:
     // Passes `args` to the constructor of End.
     // Throws: what a callable throws.
     template <class... Args>
-    coroutine_cell(task_home& home, bool kept, S&& what, Args&... args) : End(home, kept, args...) {
+    task_cell(task_home& home, bool kept, S&& what, Args&... args) : End(home, kept, args...) {
         const auto labels = body_.open(std::move(what));
         this->set_name(labels.name);
         if (labels.tag != 0) { // otherwise the tag of End stays
@@ -291,9 +327,15 @@ public:
     }
 
 private:
+    static constexpr bool is_function = plain_function<S>;
+
     std::coroutine_handle<> start() noexcept override {
         BIDE_PROBE(task_start, static_cast<task_header*>(this), this->name());
-        return body_.begin(*this, this->home().executor());
+        if constexpr (is_function) {
+            return body_.begin(this->kept());
+        } else {
+            return body_.begin(*this, this->home().executor());
+        }
     }
     void never_start() noexcept override {
         this->set_never_ran();
@@ -301,7 +343,9 @@ private:
     }
     void settle() noexcept override {
         if (!this->never_ran()) {
-            body_.end(this->kept());
+            if constexpr (!is_function) {
+                body_.end(this->kept());
+            }
             this->settled();
         }
     }
@@ -310,48 +354,7 @@ private:
     task_body<S> body_;
 };
 
-template <task_source S>
-using joined_coroutine_cell = coroutine_cell<S, joined_task<task_value_t<S>>>;
-
-// A task that runs a function on a worker, or on a thread for blocking tasks.
-template <class F, class T> class function_cell final : public joined_task<T>, public recycled {
-public:
-    function_cell(task_home& home, F&& what, bool blocks) : joined_task<T>(home, true) {
-        std::construct_at(std::addressof(function_), std::move(what));
-        if (blocks) {
-            this->to_run().run = waker(&run_apart, this);
-        }
-    }
-
-private:
-    ~function_cell() {}
-
-    static void run_apart(void* self) noexcept {
-        auto& me = *static_cast<function_cell*>(self);
-        auto& home = static_cast<task_home&>(me.home());
-        home.enter();
-        me.run();
-        home.leave();
-    }
-
-    std::coroutine_handle<> start() noexcept override {
-        BIDE_PROBE(task_start, static_cast<task_header*>(this), this->name());
-        this->kept().compute(std::move(function_));
-        this->settled();
-        std::destroy_at(std::addressof(function_));
-        return {};
-    }
-    void never_start() noexcept override {
-        this->set_never_ran();
-        std::destroy_at(std::addressof(function_));
-    }
-    void settle() noexcept override {}
-    void destroy() noexcept override { delete this; }
-
-    union {
-        F function_; // destroyed after its call
-    };
-};
+template <spawnable S> using joined_cell = task_cell<S, joined_task<spawned_value_t<S>>>;
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -400,22 +400,17 @@ public:
 
     // Requests cancellation. Returns false if the task has ended.
     bool cancel(cancel_reason why = cancel_reason::requested) noexcept {
-        switch (state_.cancel(why)) {
-        case state::cancelling::too_late: return false;
-        case state::cancelling::claimed:
+        const auto how = state_.cancel(why);
+        if (how == state::cancelling::claimed) {
             at_->interrupt.wake();
             request_stop(); // before the task learns that its wait is stopped
             if (state_.end_claim()) {
                 post_there();
             }
-            return true;
-        case state::cancelling::noted:
-            if (state_.is_cancelled()) {
-                request_stop();
-            }
-            return true;
+        } else if (how == state::cancelling::noted && state_.is_cancelled()) {
+            request_stop();
         }
-        return true;
+        return how != state::cancelling::too_late;
     }
 
     bool is_complete() const noexcept { return state_.is_complete(); }

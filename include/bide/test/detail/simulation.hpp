@@ -55,9 +55,12 @@ class task_table {
 public:
     using header = bide::detail::task_header;
 
+    struct drop {
+        void operator()(header* task) const noexcept { task->drop_reference(); }
+    };
     struct entry {
         std::uint64_t number;
-        header* task;
+        std::unique_ptr<header, drop> task;
         std::uint64_t priority; // see step_order.hpp
 
         // Throws: std::bad_alloc.
@@ -67,21 +70,13 @@ public:
         }
     };
 
-    task_table() = default;
-    task_table(const task_table&) = delete;
-    task_table& operator=(const task_table&) = delete;
-    ~task_table() {
-        for (const auto& [number, e] : entries_) {
-            e.task->drop_reference();
-        }
-    }
-
     // Adds a task. Throws: std::bad_alloc.
     void add(header& task, std::uint64_t priority) {
         const std::uint64_t number = ++last_;
-        const auto added = entries_.emplace(number, entry{number, &task, priority}).first;
-        by_runnable_.emplace(&task.to_run(), &added->second);
         task.add_reference();
+        std::unique_ptr<header, drop> mine(&task);
+        const auto added = entries_.emplace(number, entry{number, std::move(mine), priority}).first;
+        by_runnable_.emplace(&task.to_run(), &added->second);
     }
 
     bool empty() const noexcept { return entries_.empty(); }
@@ -109,10 +104,8 @@ public:
             return 0;
         }
         const std::uint64_t removed = at->first;
-        header* const task = at->second.task;
-        by_runnable_.erase(&task->to_run());
+        by_runnable_.erase(&at->second.task->to_run());
         entries_.erase(at);
-        task->drop_reference();
         return removed;
     }
 
@@ -246,7 +239,7 @@ public:
     }
 
     journal& notes() noexcept { return journal_; }
-    seeded_random& chance() noexcept { return random_; }
+    bide::detail::seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
     // Makes the task that was spawned last the main task. fault_options::cancel does not cancel the
@@ -575,7 +568,7 @@ private:
 
     simulation_options how_;
     const void* const owner_ = bide::detail::thread_mark<platform>();
-    seeded_random random_;
+    bide::detail::seeded_random random_;
     step_order order_;
     journal journal_;
     const std::shared_ptr<std::exception_ptr> thrown_ = std::make_shared<std::exception_ptr>();

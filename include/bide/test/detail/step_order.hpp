@@ -25,6 +25,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
+#include <bide/task/retry.hpp>
 #include <bide/test/simulation.hpp>
 
 #include <algorithm>
@@ -35,39 +36,9 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
-// Generates random numbers that are the same on every machine and with every standard library.
-// (Those of std::uniform_int_distribution are not.) The algorithm is SplitMix64: Steele, Lea,
-// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
-class seeded_random {
-public:
-    explicit seeded_random(std::uint64_t seed) noexcept : state_(seed) {
-        static_cast<void>(bits()); // so that small seeds differ in all bits
-    }
-
-    std::uint64_t bits() noexcept {
-        std::uint64_t z = state_ += 0x9e3779b97f4a7c15U;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-        return z ^ (z >> 31);
-    }
-
-    // Returns a number from 0 to n - 1. The bias is below n / 2^64.
-    // Requires: n is not 0.
-    std::uint64_t below(std::uint64_t n) noexcept { return bits() % n; }
-
-    // Returns true with the given probability. Draws one number, even if the result is certain.
-    bool chance(double probability) noexcept {
-        constexpr double whole = 9007199254740992.0; // 2^53: a double holds these integers exactly
-        return static_cast<double>(bits() >> 11) < probability * whole;
-    }
-
-private:
-    std::uint64_t state_;
-};
-
 class step_order {
 public:
-    step_order(const simulation_options& how, seeded_random& random)
+    step_order(const simulation_options& how, bide::detail::seeded_random& random)
         : kind_(how.order), random_(random) {
         if (kind_ == task_order::priorities) {
             lowest_ -= how.change_points;
@@ -161,7 +132,7 @@ private:
     }
 
     const task_order kind_;
-    seeded_random& random_;
+    bide::detail::seeded_random& random_;
     std::vector<change_point> changes_;
     std::uint64_t lowest_ = least_random;
     std::uint64_t most_yields_ = 16;
