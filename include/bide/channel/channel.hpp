@@ -28,9 +28,7 @@
 #include <bide/channel/ring.hpp>
 
 #include <iterator>
-#include <optional>
 #include <span>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -19,7 +19,6 @@
 #include <bide/channel/detail/shared_state.hpp>
 
 #include <memory>
-#include <optional>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -27,13 +27,7 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/detail/item_payload.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
 
-#include <optional>
-#include <stop_token>
 #include <tuple>
 #include <variant>
 

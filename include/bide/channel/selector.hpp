@@ -7,7 +7,6 @@
 #include <bide/channel/select.hpp>
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -8,8 +8,6 @@
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
 
-#include <optional>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 

@@ -52,7 +52,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <coroutine>
 #include <optional>
 #include <stop_token>
 

@@ -25,8 +25,6 @@
 
 #include <bide/core/async_op.hpp>
 
-#include <optional>
-
 namespace bide { inline namespace BIDE_ABI {
 
 /// Waits by a callback for an operation whose value is a T. It accepts the operations that

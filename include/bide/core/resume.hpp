@@ -15,8 +15,6 @@
 #include <bide/core/wake_scope.hpp>
 
 #include <coroutine>
-#include <cstdio>
-#include <exception>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -36,12 +36,9 @@
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 
 #include <bit>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 

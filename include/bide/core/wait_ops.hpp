@@ -60,7 +60,6 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wake_scope.hpp>
 
-#include <concepts>
 #include <cstring>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -14,7 +14,6 @@
 /// bide::permit one = co_await async_await(connections.async_acquire(), use_awaitable);
 /// \endcode
 
-#include <bide/core/config.hpp>
 #include <bide/interop/detail/asio_operation.hpp>
 
 #include <asio/any_io_executor.hpp>

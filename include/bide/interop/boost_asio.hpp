@@ -6,7 +6,6 @@
 /// Boost.Asio, 1.74 or later. The functions are those of interop/asio.hpp, which documents them, in
 /// namespace bide::with_boost_asio. Cancellation slots need Boost 1.77.
 
-#include <bide/core/config.hpp>
 #include <bide/interop/detail/asio_operation.hpp>
 
 #include <boost/asio/any_io_executor.hpp>

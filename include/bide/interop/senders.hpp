@@ -26,25 +26,7 @@
 /// using with_senders = bide::senders<names>;
 /// \endcode
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/fwd.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/task.hpp>
-
-#include <coroutine>
-#include <exception>
-#include <optional>
-#include <system_error>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -12,25 +12,9 @@
 /// while (auto page = co_await fetched.next()) { ... }
 /// \endcode
 
-#include <bide/channel/select.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/sched/join_set.hpp>
-#include <bide/sched/task_runner.hpp>
 #include <bide/stream/merge.hpp>
-#include <bide/stream/stream.hpp>
-#include <bide/task/async_generator.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/task.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <exception>
-#include <optional>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -14,27 +14,9 @@
 // finds the channel closed sees everything that the pumps wrote before they ended: [handles.close]
 // (channel/handles.hpp).
 
-#include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/handles.hpp>
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/task_runner.hpp>
 #include <bide/stream/stream.hpp>
-#include <bide/task/task.hpp>
-
-#include <atomic>
-#include <concepts>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

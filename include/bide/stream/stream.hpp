@@ -17,26 +17,10 @@
 /// while (auto t = co_await text.next()) { ... }
 /// \endcode
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
-#include <bide/core/errc.hpp>
-#include <bide/core/result.hpp>
 #include <bide/task/async_generator.hpp>
-#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <concepts>
-#include <coroutine>
-#include <cstddef>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <stop_token>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -9,7 +9,6 @@
 // other. Here each thread counts in a slot with a cache line of its own, until a writer comes and
 // ends this bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
 
-#include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/shared_mutex.hpp>
 
 #include <bit>

@@ -8,7 +8,6 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <concepts>
 #include <mutex>
 #include <shared_mutex>
 

@@ -9,7 +9,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 
 namespace bide { inline namespace BIDE_ABI {
 

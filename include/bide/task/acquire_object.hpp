@@ -5,16 +5,8 @@
 /// \file
 /// Borrows an object of an object_pool (sync/object_pool.hpp) whose objects a coroutine makes.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/task/task.hpp>
-
-#include <memory>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

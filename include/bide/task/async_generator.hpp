@@ -52,20 +52,9 @@
 // stack stays bounded.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 
-#include <coroutine>
-#include <exception>
 #include <memory>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

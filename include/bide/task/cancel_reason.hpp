@@ -5,10 +5,7 @@
 /// \file
 /// Says why a task is cancelled.
 
-#include <bide/core/config.hpp>
 #include <bide/fwd.hpp>
-
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 

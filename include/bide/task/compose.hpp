@@ -37,32 +37,11 @@
 /// (BIDE_BRACED_AWAIT_BUG in core/config.hpp). Give the lambda, the argument or the task a name in
 /// an earlier statement.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/task.hpp>
 
-#include <coroutine>
-#include <cstddef>
 #include <iterator>
-#include <stdexcept>
-#include <stop_token>
 #include <tuple>
-#include <type_traits>
-#include <utility>
-#include <variant>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -25,33 +25,10 @@
 // call and an await, but neither a spawn nor a permit. Runners that have not started wait like
 // every child of when_all(). The first runner that fails cancels all runners.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/detail/coroutine_frame.hpp>
-#include <bide/task/detail/nonvoid.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <exception>
-#include <iterator>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -5,17 +5,8 @@
 /// \file
 /// A periodic timer for coroutines.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -5,23 +5,8 @@
 /// \file
 /// A handle to a spawned task, which waits for its outcome.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
-
-#include <functional>
-#include <memory>
-#include <system_error>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

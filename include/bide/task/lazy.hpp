@@ -6,14 +6,8 @@
 /// One-time initialisation by a function or a coroutine: the class lazy, a value with its
 /// initialisation function, and functions for once_flag and once_cell (sync/once.hpp).
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/once.hpp>
 #include <bide/task/task.hpp>
-
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -5,16 +5,8 @@
 /// \file
 /// Locks several mutexes of bide without deadlock, for a coroutine.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/task/task.hpp>
-
-#include <memory>
-#include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

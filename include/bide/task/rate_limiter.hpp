@@ -33,22 +33,9 @@
 // reservation. A returned token that came exactly at that time would exceed the rate. So the
 // returned tokens are lost.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <atomic>
-#include <concepts>
-#include <cstdint>
-#include <limits>
-#include <stdexcept>
-#include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

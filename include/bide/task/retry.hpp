@@ -7,21 +7,8 @@
 /// exponentially: "full jitter", M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
 /// Blog, 2015.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <cstdint>
-#include <exception>
-#include <limits>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

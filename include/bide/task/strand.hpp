@@ -6,22 +6,8 @@
 /// A serial executor over another executor: its tasks never overlap. So objects that only its tasks
 /// use need no lock.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/ready_queue.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <atomic>
-#include <exception>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -11,27 +11,8 @@
 // task passes its executor and its context to the tasks that it awaits.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/ready_queue.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/task_tag.hpp>
-
-#include <coroutine>
-#include <cstdint>
-#include <exception>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -24,18 +24,7 @@
 // key and value lies in the frame of with_value(). A task without values has no memory for them:
 // its context finds the values of its parent.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/task.hpp>
-
-#include <concepts>
-#include <memory>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

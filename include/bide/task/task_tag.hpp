@@ -5,14 +5,10 @@
 /// \file
 /// A label that several tasks share, for dumps and traces.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
 #include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 

@@ -12,19 +12,8 @@
 /// token, before such an await.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task_tag.hpp>
-
-#include <cstdint>
-#include <stop_token>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -16,21 +16,7 @@
 /// The member with_timeout() of an operation ends one wait. The functions of this header end a task
 /// with all its waits.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/task.hpp>
-
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -13,19 +13,11 @@
 /// });
 /// \endcode
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/test/detail/journal.hpp>
 
-#include <charconv>
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <optional>
-#include <string>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace test {
 

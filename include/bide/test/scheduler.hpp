@@ -7,21 +7,8 @@
 /// time. Runs with the same seed are equal. README.md in this folder lists what this requires of
 /// the tasks.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
 #include <bide/test/detail/simulation.hpp>
-#include <bide/test/simulation.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace test {
 

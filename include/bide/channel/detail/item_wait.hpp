@@ -26,7 +26,6 @@
 #include <bide/core/detail/item_payload.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <optional>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -5,43 +5,13 @@
 // The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp. The parameter Asio
 // gives the names of one of the two libraries (asio_names.inc).
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/ready_queue.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <atomic>
-#include <concepts>
-#include <coroutine>
-#include <cstddef>
-#include <exception>
-#include <functional>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <system_error>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -4,19 +4,8 @@
 
 // The memory of coroutine frames, and the frames of coroutines that await each other.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-
-#include <atomic>
-#include <concepts>
-#include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <new>
-#include <utility>
 
 // Sanitizers find a use after free only where memory is not recycled.
 #if !defined(BIDE_RECYCLE_FRAMES)

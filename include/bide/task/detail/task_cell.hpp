@@ -6,31 +6,12 @@
 // outcome with its owner, and the body, which is a coroutine or a function. The body is destroyed
 // when the task ends. The outcome is kept until its owner takes it or drops it.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
-#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 
-#include <atomic>
-#include <concepts>
-#include <coroutine>
-#include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

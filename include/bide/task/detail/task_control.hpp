@@ -16,28 +16,13 @@
 // A spawned task is one allocation. It is destroyed with its last reference. The scheduler has a
 // reference until the task has ended. A join handle has another one.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/cancel_reason.hpp>
 
-#include <atomic>
-#include <coroutine>
-#include <cstddef>
-#include <cstdint>
 #include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -2,17 +2,13 @@
 #ifndef BIDE_TEST_DETAIL_JOURNAL_HPP
 #define BIDE_TEST_DETAIL_JOURNAL_HPP
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
 #include <charconv>
 #include <concepts>
-#include <cstddef>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 

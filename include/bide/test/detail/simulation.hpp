@@ -13,39 +13,13 @@
 // times. Runnables that other threads post go to a separate queue. Each of them ends the run with
 // an error.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/fatal_exception.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/sched/injector.hpp>
-#include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/task_cell.hpp>
 #include <bide/test/detail/journal.hpp>
 #include <bide/test/detail/step_order.hpp>
-#include <bide/test/simulation.hpp>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <exception>
-#include <limits>
 #include <map>
-#include <memory>
-#include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 

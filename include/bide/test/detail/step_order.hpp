@@ -22,17 +22,8 @@
 // Some runnables belong to no task: the timer, a child of when_all(), and a coroutine that runs
 // outside of all tasks. They get a new random priority at each step.
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/task/retry.hpp>
 #include <bide/test/simulation.hpp>
-
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
