@@ -4,9 +4,9 @@
 #include "../support/standard.hpp"
 
 #include <bide/bide.hpp>
-#include <bide/sched/report.hpp>
 #include <bide/core/callback_wait.hpp>
 #include <bide/sched/executor_runner.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 
 // ---- Without waiters

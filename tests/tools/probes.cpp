@@ -5,8 +5,8 @@
 #include "../support/standard.hpp"
 
 #include <bide/bide.hpp>
-#include <bide/sched/report.hpp>
 #include <bide/core/callback_wait.hpp>
+#include <bide/sched/report.hpp>
 
 bide::semaphore permits(0);
 bide::adaptive_mutex adaptive;

@@ -95,9 +95,7 @@ held_locks::acquire(std::vector<keyed_lock> locks, acquire_request request) {
         auto got = co_await std::move(trying);
         std::int64_t rest = until.steady_ns() - native_platform::now();
         if (!got && may_pass(got.error()) && !stop.stop_requested() && rest > 0) {
-            const std::function<inspected()> inspect = [lock = next] {
-                return lock.inspect();
-            };
+            const std::function<inspected()> inspect = [lock = next] { return lock.inspect(); };
             auto inspecting = async_call_store(inspect, {until, {}, request.stop});
             const inspected seen = co_await std::move(inspecting);
             if (seen && *seen && all->has_grant_in((*seen)->live)) {
