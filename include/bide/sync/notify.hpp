@@ -231,9 +231,8 @@ private:
     // acquires the lock and returns false. The waiter that takes the permit, and each waiter that
     // queues later, sees what was done before [notify.notify].
     bool notify_none(word next) noexcept {
-        const auto seen =
-            entry::change_or_lock(word_, [next](word w) noexcept { return w | next; });
-        return (seen & queued) == 0;
+        const auto with_next = [next](word before) noexcept { return before | next; };
+        return (entry::change_or_lock(word_, with_next) & queued) == 0;
     }
     // Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks
     // the seat. If the node is a case of a select that has selected another case, marks the seat in
