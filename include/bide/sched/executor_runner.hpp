@@ -125,8 +125,8 @@ public:
 
     // Refuses later tasks and cancels the present ones. A second call has no effect.
     void close() noexcept {
-        // Order: relaxed; a task that misses this store is cancelled all the same: either below,
-        // because it is in the list, or when it first waits.
+        // Order: relaxed; a task that misses this store is cancelled nevertheless. If it is in the
+        // list, it is cancelled below; otherwise, when it first waits.
         if (closing_.exchange(true, std::memory_order_relaxed)) {
             return;
         }
