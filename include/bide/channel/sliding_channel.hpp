@@ -2,7 +2,8 @@
 #ifndef BIDE_CHANNEL_SLIDING_CHANNEL_HPP
 #define BIDE_CHANNEL_SLIDING_CHANNEL_HPP
 
-/// \file A channel that keeps the latest items: if it is full, a send replaces the oldest item.
+/// \file
+/// A channel that keeps the latest items: if it is full, a send replaces the oldest item.
 
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>

@@ -2,8 +2,9 @@
 #ifndef BIDE_CORE_EXECUTOR_HPP
 #define BIDE_CORE_EXECUTOR_HPP
 
-/// \file How a wait or a job becomes runnable. A waker is a function with its context. A runnable
-/// is a job that contains its own queue link. An executor runs jobs.
+/// \file
+/// How a wait or a job becomes runnable. A waker is a function with its context. A runnable is a
+/// job that contains its own queue link. An executor runs jobs.
 
 #include <bide/core/config.hpp>
 

@@ -2,8 +2,8 @@
 #ifndef BIDE_TASK_WITH_DEADLINE_HPP
 #define BIDE_TASK_WITH_DEADLINE_HPP
 
-/// \file Runs a task with a deadline, which also holds for the tasks that it awaits and for its
-/// children.
+/// \file
+/// Runs a task with a deadline, which also holds for the tasks that it awaits and for its children.
 ///
 /// When the deadline has passed, the task is cancelled, with the reason cancel_reason::timeout. Its
 /// current wait, or its next one, is stopped. The task decides how it reacts, and the await
