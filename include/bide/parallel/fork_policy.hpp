@@ -46,8 +46,8 @@ public:
 
     /// Adds iterations that a loop will do. Only loops call it.
     void expect(std::uint64_t iterations) noexcept {
-        // Order: relaxed; the loop publishes its jobs after this step, and adds to the count after
-        // that [fork_progress.done].
+        // Order: relaxed; after this step, the loop first publishes its jobs, and later adds to the
+        // count [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
     /// Adds iterations that a loop has done. Only loops call it.
