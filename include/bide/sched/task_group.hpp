@@ -603,7 +603,7 @@ public:
             : of_(of), wait_for_room_(of.group_.room_.async_acquire()), wait_(wait_for_room_) {}
         awaiter& operator=(awaiter&&) = delete;
 
-        /// Takes room for a child.
+        /// Acquires the room for a child, if there is some or if the group has no limit.
         /// Returns: true if the coroutine need not suspend.
         bool await_ready() noexcept { return !has_limit() || wait_.await_ready(); }
         /// Queues the wait for room.

@@ -362,8 +362,8 @@ private:
 
     // Sleeps until there is a token, a timer is due, or `until` has passed. If the thread is also a
     // worker of another scheduler, `outer` is the host of that worker; otherwise nullptr. While
-    // this thread sleeps, another thread may take over that worker and keep it. Then sets `outer`
-    // to nullptr.
+    // this thread sleeps, another thread may take over that worker and keep it; in that case, sets
+    // `outer` to nullptr.
     void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
         auto& local = worker_local<Platform>::get();
         std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());

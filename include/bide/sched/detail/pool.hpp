@@ -386,7 +386,7 @@ public:
     }
 
     // Called by the running job. When the job has ended, the worker queues `r` behind all other
-    // jobs. If `r` is a chain that has paused, `paused` is the same object. Otherwise `paused` is
+    // jobs. If `r` is a chain that has paused, `paused` points to `r`, too; otherwise it is
     // nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
