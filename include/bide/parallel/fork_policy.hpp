@@ -39,8 +39,8 @@ public:
     /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
     /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; done() has acquired the totals that were added before the counts that it
-        // read [fork_progress.done].
+        // Order: relaxed; an earlier done() has read counts. It has acquired each total that was
+        // added before one of these counts [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 

@@ -202,8 +202,8 @@ public:
     using range = loop_range<std::uint64_t>;
 
     // Thieves take only parts of at least `least` elements. If `keeps_unit` is true, each call of
-    // run() gets less than two units, at least one. If `unit` is greater than `size`, the loop uses
-    // `size` as the unit.
+    // run() gets at least one unit of elements and less than two units. If `unit` is greater than
+    // `size`, the loop uses `size` as the unit.
     parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                   std::uint64_t least = 1, bool keeps_unit = false) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
