@@ -400,8 +400,8 @@ concept lost_unnamed =
 
 /// Defers the wakers of this thread's releases until this object is destroyed. Until then the
 /// releases only announce their outcomes, and no user code runs. Use it if the removal of a waiter
-/// may release other waiters: the outcome of the removed waiter must be published before any of
-/// their wakers runs. stop_gathering() ends the deferral early.
+/// may release other waiters: the outcome of the removed waiter must be published before any waker
+/// runs. stop_gathering() ends the deferral early.
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
