@@ -140,7 +140,7 @@ public:
     result_type try_recv_until(deadline when) { return wait(when); }
 
     /// Receives as recv() does, for a coroutine.
-    /// Cancellation: if the operation is destroyed, no value counts as received by it.
+    /// Cancellation: if the operation is destroyed, it has received no value.
     basic_async_op<result_type, Platform> async_recv() noexcept {
         return {receiving{{at_.state(), at_.reader()}}};
     }

@@ -226,8 +226,8 @@ public:
 
     /// Receives up to `max` items without waiting, and appends them to `out`. Never blocks.
     /// Returns: the number of items.
-    /// Throws: std::bad_alloc; the items already appended stay in `out`, and the others in the
-    /// channel.
+    /// Throws: std::bad_alloc. Then the items already appended stay in `out`, and the other items
+    /// stay in the channel.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max) {
         return detail::recv_more(source(), out, max);
     }
@@ -249,8 +249,8 @@ public:
     /// Receives as recv_n() does, for a coroutine.
     /// Throws: std::bad_alloc if `out` cannot grow by one item.
     /// Requires: no other code accesses `out` from this call until the operation is over.
-    /// Cancellation: as async_recv(), but if the channel is full or closed, the item stays in
-    /// `out`.
+    /// Cancellation: as async_recv(), with one exception: if the channel is full or closed, the
+    /// item is not destroyed but stays in `out`.
     basic_async_op<std::size_t, Platform> async_recv_n(std::vector<T>& out, std::size_t max) {
         auto& from = source();
         detail::make_room(out, 1);
@@ -279,8 +279,8 @@ private:
     Self& self() noexcept { return static_cast<Self&>(*this); }
     auto& source() noexcept { return detail::channel_access::core(self()); }
 
-    // The first attempt is inlined. A call that is not inlined would return the std::optional
-    // through memory, and the caller would wait for that store.
+    // Inlines the first attempt. Without inlining, the std::optional would be returned through
+    // memory, and the caller would wait for that store.
     template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
         const wait_status now = source().recv(detail::into(out));
         return now != wait_status::waiting ? now : wait_to_recv(out, limit);
@@ -550,8 +550,8 @@ public:
     // receiver, or if none waits, behind all items. If the channel is full or closed, returns false
     // and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
-        // Waiting receivers come first. One may wait although the ring is full, while no item in
-        // the ring is published.
+        // Waiting receivers come first. A receiver may wait although the ring is full, if the items
+        // in the ring are not published yet.
         auto give = [&item](node& receiver) noexcept { detail::deliver(item, receiver); };
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }
@@ -602,9 +602,9 @@ private:
     using wait_queue = basic_waiter_queue<Platform>;
     using wake_list = basic_wake_list<Platform>;
 
-    // The waits that were decided under the lock. They are published after the lock is released.
-    // `self` is the node of the enqueue() that is running. Its status is stored in `self_status`
-    // instead.
+    // The waits that were decided under the lock. They are published after the lock is released,
+    // except one: `self` is the node of the enqueue() that is running. Its status is stored in
+    // `self_status`.
     struct outcomes {
         node* self = nullptr;
         wait_status self_status = wait_status::waiting;
@@ -626,9 +626,9 @@ private:
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // Makes one attempt to move up to `most` items into or out of the ring. If Count is not `one`,
-    // sets `moved` to the number of items. For a sender, move() makes an item. For a receiver,
-    // move(T&) takes an item. Calls move() before it acquires the lock.
+    // Makes one attempt to move up to `most` items into or out of the ring, and calls move() for
+    // each of them, before it acquires the lock. For a sender, move() makes an item; for a
+    // receiver, move(T&) takes an item. If Count is not `one`, sets `moved` to the number of items.
     template <side Which, class Move, class Count>
     attempt transfer(Move& move, Count most, std::size_t& moved) noexcept {
         claim c;
@@ -790,14 +790,14 @@ private:
     }
 
     // Acquires the lock and raises the flag, so that the caller can queue a waiter on that side. If
-    // the ring now has room or an item for that waiter, releases the lock and returns false. The
-    // caller then tries the ring again.
+    // the ring then has room or an item for that waiter, releases the lock and returns false; the
+    // caller must try the ring again.
     bool lock_to_wait(side which) noexcept {
         // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
         // positions.
         lock::acquire_with(word_, flag_of(which));
-        // If other waiters are queued, the flag was already up at an instant at which the ring had
-        // nothing for them. So the ring need not be checked again.
+        // If other waiters are queued, the flag was already raised when the ring had nothing for
+        // them. So the ring need not be checked again.
         if (!queue_of(which).empty() ||
             (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
             return true;

@@ -9,8 +9,8 @@
 // is freed when neither side has handles.
 //
 // Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
-// memory. Each side counts as one user while it has handles. Each operation that waits counts as
-// one user, too. So to copy or drop a handle takes one step, on the count of its side. The last
+// memory. A side counts as one user while it has handles. Each operation that waits counts as one
+// user, too. So to copy or drop a handle changes only the count of its side, in one step. The last
 // handle of a side closes the channel before it releases the memory.
 
 #include <bide/channel/channel.hpp>
@@ -163,7 +163,7 @@ private:
 /// A waiting operation keeps the memory of the channel, even if all handles are dropped. It does
 /// not count as a handle: if the last sender is dropped, the operation ends as if by close().
 ///
-/// As in a channel, no operation is const. To send through a const sender, copy it.
+/// No operation is const, as in a channel. To send through a const sender, copy the sender.
 template <class T, class Platform, class Core>
 class basic_sender : public channel_handle<T, Platform, Core, detail::side::sending>,
                      public send_operations<basic_sender<T, Platform, Core>, T, Platform> {

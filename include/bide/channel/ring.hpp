@@ -25,9 +25,9 @@
 // closed if it is empty and the closed bit is set. If the stamp of a slot is behind its position,
 // the slot is neither empty nor full but busy: its claimer has not published it yet.
 //
-// The owner of a ring has flags (channel.hpp), which pair with the positions [ring.position]:
-// both positions are moved by seq_cst steps, and each decision on "empty" or "full" reads them by
-// seq_cst loads.
+// The owner of a ring has flags (channel.hpp). The flags and the positions form the pair
+// [ring.position]: both positions are moved by seq_cst steps, and each decision on "empty" or
+// "full" reads them by seq_cst loads.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
@@ -132,7 +132,7 @@ public:
     }
 
     /// Returns true if a pop would have to wait. The caller has raised its flag before. The tail is
-    /// read in the order [ring.position]. The head may be outdated; that costs the caller one
+    /// read in the order [ring.position]. The head may be outdated; then the caller makes one
     /// useless attempt at most.
     // Order: seq_cst [ring.position] for the tail: the second half of a pair, whose first half
     // raised a flag. Relaxed for the head.
@@ -149,9 +149,9 @@ public:
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
 
-    /// Returns true if a push would probably find a busy slot; only an attempt is certain. Reads
-    /// the tail twice. If the tail has moved between the two reads, the stamp is not behind the old
-    /// tail but ahead of it, and does not mean busy.
+    /// Returns true if a push would probably find a busy slot; only an attempt can tell for
+    /// certain. Reads the tail twice: if the tail has moved meanwhile, the stamp may be ahead of
+    /// the old tail, and does not mean busy.
     bool push_is_busy() const noexcept {
         // Order: relaxed, here and below; the result is a hint for how long the caller pauses.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
@@ -173,8 +173,8 @@ public:
 
     /// Returns the number of items that pushes have claimed and pops have not, at one instant.
     std::size_t size() const noexcept {
-        // Order: seq_cst [ring.position], all three; the head was read while the tail had one
-        // value.
+        // Order: seq_cst [ring.position], all three loads; if both reads of the tail agree, the
+        // head was read while the tail had that value.
         Stamp tail = tail_.load(std::memory_order_seq_cst);
         for (;;) {
             const Stamp head = head_.load(std::memory_order_seq_cst);

@@ -123,8 +123,8 @@ public:
     }
 
     // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
-    // select was ended; `main` is not published then. If `timers` is true, timers end time-outs and
-    // deadlines; otherwise the owner reads the clock.
+    // select was ended; `main` is not published then. If `timers` is true, timers fire the cases of
+    // time-outs and deadlines; otherwise the owner reads the clock.
     BIDE_NOINLINE bool begin(entries all, node& main, bool timers) noexcept {
         main_ = &main;
         for (const bool last : {false, true}) {
@@ -176,8 +176,8 @@ public:
     }
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
-    // returns false if the owner has not queued all cases yet. The owner then notices the end when
-    // it has queued them.
+    // returns false if the owner has not queued all cases yet; when it has queued them, it finds
+    // that the select was ended.
     BIDE_NOINLINE bool cancel(wait_status why) noexcept {
         if (!this->claim()) {
             return false;
@@ -226,10 +226,11 @@ private:
         if (auto* const simulated = simulated_machine::here()) [[unlikely]] {
             return integer_cast<std::size_t>(((simulated->random() >> 32) * n) >> 32);
         }
-        // Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from the time and the address
-        // of its state, mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
-        // Generators", 2014. So the seeds of two threads differ, even if the state of both has the
-        // same address at different times, or adjacent addresses at the same time.
+        // The generator is that of Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from
+        // the time and the address of its state, mixed as in Steele, Lea, Flood, "Fast Splittable
+        // Pseudorandom Number Generators", 2014. So the seeds of two threads differ, even if the
+        // state of both has the same address at different times, or adjacent addresses at the same
+        // time.
         std::uint32_t& x = Platform::template local<dice>().state;
         if (x == 0) {
             std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
@@ -244,8 +245,8 @@ private:
         return integer_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
     }
 
-    // Runs after a case has happened. Returns the waiter of the owner, which the caller publishes;
-    // nullptr if the owner does not wait. Without such a waiter, the step on `progress_` is the
+    // Called when a case has happened. Returns the waiter of the owner, which the caller publishes.
+    // If the owner does not wait, returns nullptr; then the step on `progress_` is the caller's
     // last access to the select.
     static node* on_case(basic_choice<Platform>& choice) noexcept {
         auto& self = static_cast<basic_select_core&>(choice);
@@ -269,9 +270,9 @@ private:
     }
 
     // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
-    // Sleeps until the earliest time-out or deadline, and then checks all of them. Because they may
-    // be on several clocks, the sleep also ends when one of these clocks has to be read again
-    // (core/deadline.hpp).
+    // Sleeps until the earliest time-out or deadline, and then checks all of them. The time-outs
+    // and deadlines may be on several clocks, so the sleep also ends when one of these clocks has
+    // to be read again (core/deadline.hpp).
     BIDE_NOINLINE bool park(entries all, node& main) noexcept {
         basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
                                               spin_budget_ns);

@@ -3,7 +3,7 @@
 #define BIDE_CHANNEL_SLIDING_CHANNEL_HPP
 
 /// \file
-/// A channel that keeps the latest items: a send to a full one takes the place of the oldest item.
+/// A channel that keeps the latest items: if it is full, a send replaces the oldest item.
 
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
@@ -108,8 +108,8 @@ public:
         : base(std::in_place, detail::capacity_to_slide(capacity)) {}
 
     /// Sends an item as send() does.
-    /// Returns: the oldest item, if it made room, or nothing; errc::closed, with the item, if the
-    /// channel is closed.
+    /// Returns: the oldest item, if it was removed to make room; otherwise nothing. errc::closed,
+    /// with the item that was not sent, if the channel is closed.
     result<std::optional<T>, send_error<T>> replace(T&& value) noexcept {
         std::optional<T> oldest;
         const wait_status what = this->core_.send(value, oldest);

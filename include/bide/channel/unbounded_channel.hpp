@@ -268,8 +268,8 @@ public:
         if (!sending_.receivers.empty()) {
             sending_.receivers.fatal_destroyed("unbounded_channel", this);
         }
-        // Destroys the items after the channel was emptied, because their destructors may use the
-        // channel. The items of the receivers are the older ones.
+        // The channel is emptied before the items are destroyed, because their destructors may use
+        // the channel. The items in the queue of the receivers are the older ones.
         queue younger;
         queue older;
         younger.swap(sending_.items);
@@ -495,8 +495,8 @@ private:
         return wait_status::granted;
     }
 
-    // Acquires the lock of the senders, when `loose` has enough segments to push `most` items, or
-    // when memory has run out. Returns the word.
+    // Acquires the lock of the senders and returns its word. Allocates segments before that, until
+    // `loose` has enough of them to push `most` items, or until memory has run out.
     auto acquire_with(segments& loose, std::size_t most) noexcept -> lock_word {
         for (bool memory = true;;) {
             const lock_word seen = lock::acquire(sending_.word);

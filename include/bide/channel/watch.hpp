@@ -80,8 +80,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // Only the holder of the write lock replaces the value. So this value stays while the lock
-        // is held.
+        // The caller holds the write lock. Only the holder of that lock replaces the value, so the
+        // reference stays valid until the caller releases it.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -266,9 +266,9 @@ private:
 };
 
 /// A value that changes, with any number of receivers. Any number of threads may send and modify.
-/// No lock that a reader waits for is held while a value is copied or destroyed. Several threads
-/// may copy a value at the same time; the last thread that refers to it destroys it. A new value is
-/// allocated; nothing else allocates.
+/// While a value is copied or destroyed, no lock is held that a reader might wait for. Several
+/// threads may copy a value at the same time; the last thread that refers to it destroys it. A new
+/// value is allocated; nothing else allocates.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 
@@ -283,7 +283,7 @@ public:
     explicit basic_watch(T first = T()) : at_(new state(std::move(first))) {}
 
     /// Closes the watch as close() does.
-    /// Requires: no modify() runs, and no send() waits for one; terminates otherwise.
+    /// Requires: no modify() runs, and no send() waits for a modify(); terminates otherwise.
     ~basic_watch() = default;
 
     basic_watch& operator=(basic_watch&&) = delete;

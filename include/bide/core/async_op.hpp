@@ -15,8 +15,8 @@
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the
 ///   coroutine is part of, or nullptr.
-/// - unhandled_exception lets no exception leave resume(). The release that resumes the coroutine
-///   is noexcept, so the program would terminate.
+/// - unhandled_exception lets no exception leave resume(). Otherwise the program would terminate,
+///   because the release that resumes the coroutine is noexcept.
 ///
 /// While the coroutine waits, only bide resumes it. The owner of the coroutine neither resumes it
 /// nor reads its state meanwhile. Without as_result(), await_resume() throws closed, stopped and
@@ -80,10 +80,10 @@ template <class Platform> class coroutine_wait {
 public:
     using waiter = basic_waiter<Platform>;
 
-    // `where` is the executor that resumes the coroutine. If `where` is empty, it is set to the
+    // `where` is the executor that resumes the coroutine. If `where` is empty, sets it to the
     // coroutine's own executor, or to the current worker if the coroutine has none. If `where` is
-    // not the coroutine's own executor, and the wait is not posted there at once, `where` counts
-    // the wait as a user (core/resume.hpp).
+    // another executor than the coroutine's own, that executor counts the wait as a user
+    // (core/resume.hpp), unless the wait is posted there at once.
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -115,10 +115,10 @@ public:
         }
     }
 
-    // Tries the operation a few times before the wait begins, as a thread does before it blocks. If
-    // another thread is about to complete the wait, that thread then need not wake this one. Makes
-    // no attempt outside of sync_wait(), or if another job is queued for this thread. Returns true
-    // if the operation is complete.
+    // Tries the operation a few times before the wait begins, as a thread does before it blocks,
+    // because another thread may be about to complete it. Returns true if the operation is
+    // complete. Outside of sync_wait(), or if another job is queued for this thread, makes no
+    // attempt.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -135,8 +135,8 @@ public:
     }
 
     // Begins the wait, before it is queued. From here on a canceller of the task may run
-    // `interrupt`. Returns false if the task is cancelled. The caller then queues the wait only if
-    // a cancellation does not end this kind of wait.
+    // `interrupt`. If the task is cancelled already, returns false. The caller then queues the wait
+    // only if it is a wait that a cancellation does not end.
     bool begin(waker interrupt) noexcept {
         if (!is_alone_) {
             task_.at.interrupt = interrupt;
@@ -215,9 +215,9 @@ public:
     // Resumes the coroutine on this thread. This is the last access to *this.
     void resume_here() noexcept { resumption().run.wake(); }
 
-    // Takes the runnables of this wait out of the lists of this thread, because the coroutine is
-    // about to be destroyed. If the coroutine is part of a task, the owner of the task takes out
-    // the runnable of the task.
+    // Called when the coroutine is about to be destroyed. Takes the runnables of this wait out of
+    // the lists of this thread, except the runnable of a task: the owner of the task takes that one
+    // out.
     void forget(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         if (is_alone_) {
             wake_scope<Platform>::forget(alone_.resumes);
@@ -381,8 +381,8 @@ struct never_armed {
     void disarm() noexcept {}
 };
 
-// Moves a value out. The flag and the value of an optional are moved separately: two stores have
-// just written them, and one load of both would have to wait for these stores.
+// Moves a value out. The overload for an optional moves the flag and the value separately. Two
+// stores have just written them; one load of both would have to wait for these stores.
 template <class T> T move_out(T& from) { return std::move(from); }
 template <class T> std::optional<T> move_out(std::optional<T>& from) {
     if (from.has_value()) {
@@ -399,9 +399,9 @@ concept lost_unnamed =
 } // namespace detail
 
 /// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes, and no user code runs. It is used where the removal of a
-/// waiter may release other waiters: the outcome of the removed waiter is published before any
-/// waker runs. stop_gathering() ends the deferral early.
+/// releases only announce their outcomes, and no user code runs. Use it if the removal of a waiter
+/// may release other waiters: the outcome of the removed waiter must be published before any waker
+/// runs. stop_gathering() ends the deferral early.
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
@@ -684,9 +684,9 @@ private:
         inner_wait(awaiter& whose, std::coroutine_handle<Promise> waiting) noexcept
             : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
 
-        // Runs the job that completes the wait. Returns false if that job did not run here: the
-        // host did not run it, the coroutine is not part of the task that runs on this thread, or
-        // that task is cancelled.
+        // Runs the job that completes the wait. Returns false if that job did not run here. There
+        // are three reasons: the host did not run it, the coroutine is not part of the task that
+        // runs on this thread, or that task is cancelled.
         bool runs() noexcept {
             if constexpr (!std::is_void_v<Promise>) {
                 const auto& here = worker_local<Platform>::get();
@@ -774,9 +774,9 @@ private:
         return false;
     }
 
-    // Called after the inner job has ended or has begun to wait. Returns true if the operation is
-    // complete and this coroutine continues. Returns false if this coroutine stays suspended,
-    // because it waits too, or because jobs that the inner job has made runnable run first.
+    // Called after the inner job has ended or has begun to wait. If the operation is complete and
+    // this coroutine may continue, returns true. Otherwise this coroutine stays suspended: either
+    // it now waits too, or jobs that the inner job has made runnable run first.
     template <class Promise> bool goes_on(inner_wait<Promise>& after) noexcept {
         if (!after.others_queued && !after.context->is_cancelled() &&
             (ready_ = op_.ops_->try_now(op_.target_)) != wait_status::waiting) {

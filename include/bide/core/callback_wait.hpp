@@ -7,8 +7,8 @@
 /// complete. No thread and no coroutine waits. Event loops of other libraries use it.
 //
 // The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. A
-// releaser publishes the outcome and then calls the waker. So the owner could see the outcome and
-// destroy the objects that the waker uses while the waker still runs. Therefore the wait also
+// releaser publishes the outcome and then calls the waker. While the waker still runs, the owner
+// could see the outcome and destroy the objects that the waker uses. Therefore the wait also
 // records when the call of the waker has ended. The releaser reports the end of the call, in its
 // last access to the wait, and the owner waits for that report [callback_wait.call]:
 //

@@ -22,8 +22,8 @@ namespace detail {
 // which overflows for a period such as 1/60 of a second. The factor of a period of 1e18 seconds
 // fits no type of std::chrono.
 
-// A count of periods P is count * num * ns / den nanoseconds. The fraction num * ns / den is
-// reduced.
+// `count` periods P are count * num * ns / den nanoseconds, where num * ns / den is a reduced
+// fraction.
 template <class P> struct ns_factors {
     using reduced = std::ratio<1'000'000'000, P::den>;
     static constexpr std::uint64_t num = static_cast<std::uint64_t>(P::num);
@@ -104,8 +104,8 @@ template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexc
 /// to it, as at() does.
 class deadline {
 public:
-    /// Is a time for which an operation may wait. Every duration of std::chrono converts to it. It
-    /// converts to the deadline at this time from now: that conversion reads the clock.
+    /// Is the length of time for which an operation may wait. Every duration of std::chrono
+    /// converts to it. A conversion to a deadline reads the clock and adds this time.
     class from_now {
     public:
         /// Is the time `rest`; zero if `rest` is negative or not a number.

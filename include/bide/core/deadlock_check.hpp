@@ -73,8 +73,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // release the lock that the previous member waits for. The cycle is found when its last wait is
 // noted.
 //
-// If readers hold a lock, another reader waits for it only because a writer waits in front. That
-// writer may give up, so the wait of this reader is no step of a cycle.
+// If readers hold a lock, another reader waits for it only because a writer waits in front of it.
+// That writer may give up. So the wait of that reader does not count as a part of a cycle.
 //
 // A wait for a condition_variable always ends with the lock that the waiter has released, and the
 // wait for that lock does not end early. So from its beginning on, such a wait is noted as a wait
@@ -504,8 +504,9 @@ private:
     const void* node_;
 };
 
-// Notes that the waker of a coroutine runs on this thread, while this object lives. A stop and a
-// time-out need no such note: the thread that destroys the coroutine waits until they have ended.
+// While this object lives, it is noted that the waker of a coroutine runs on this thread. For a
+// stop and a time-out, no such note is needed, because the thread that destroys the coroutine waits
+// until they have ended.
 template <class Platform> class noted_wake {
 public:
     explicit noted_wake(const void* node) noexcept : node_(node) {

@@ -3,8 +3,8 @@
 #define BIDE_CORE_EXECUTOR_HPP
 
 /// \file
-/// How a wait or a job becomes runnable: a waker is a function with its context, a runnable is a job
-/// with its own place in a queue, and an executor runs jobs.
+/// How a wait or a job becomes runnable. A waker is a function with its context. A runnable is a
+/// job that contains its own queue link. An executor runs jobs.
 
 #include <bide/core/config.hpp>
 
@@ -88,7 +88,7 @@ public:
     constexpr executor_ref() noexcept = default;
 
     /// Refers to `of`. If `of` has a member executor() that returns an executor_ref, refers to the
-    /// executor of that reference instead.
+    /// same executor as that executor_ref instead.
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
     executor_ref(S& of) noexcept {

@@ -22,10 +22,10 @@
 // before it sleeps. It never yields.
 //
 // Between two reads the waiter pauses four times as long as before: 16, 64, 256 and then 1,024
-// pauses. Each read and each acquisition takes the cache line from the holder. If two threads
-// alternate, each acquisition also moves the cache lines of the queue. If one of them pauses for
-// longer, the other one keeps these lines for many operations. The waiter sleeps after 2,384
-// pauses, which take 25 to 60 us on x86-64.
+// pauses. The pauses are long because each read and each acquisition takes the cache line from the
+// holder. If two threads alternate, each acquisition also moves the cache lines of the queue. If
+// one of the two pauses for longer, the other one keeps these lines for many operations. The waiter
+// sleeps after 2,384 pauses, which take 25 to 60 us on x86-64.
 
 #include <bide/core/platform.hpp>
 

@@ -23,10 +23,10 @@
 // sleeps, or the notifier wakes it.
 //
 // unpark() is an exchange even if a token is there already. The exchange orders the notifier's
-// writes before the park() that takes the token [parker.token]; without it, they would only be
-// ordered before an earlier park(). Each return of park() also takes the token by an exchange: a
-// plain store could overwrite a token that arrives together with the time-out, and that token would
-// be lost.
+// writes before the park() that takes the token [parker.token]. If unpark() only read the word,
+// this order would be missing. Each return of park() also takes the token by an exchange: a plain
+// store could overwrite a token that arrives together with the time-out, and that token would be
+// lost.
 //
 // The exchange is the last access of unpark(), and the wake uses the address only. So the owner may
 // destroy the parker as soon as park() has returned.
@@ -124,8 +124,8 @@ using parker = basic_parker<native_platform>;
 // The waiter must read the epoch before its second check. If it read the epoch later, the value
 // could already count the notification that should end the wait.
 //
-// If 2^32 notifications come between prepare() and wait(), the epoch has the same value again and
-// the waiter misses them.
+// Limit: if exactly 2^32 notifications come between prepare() and wait(), the epoch has its old
+// value again, and the waiter misses them.
 
 /// Puts waiters to sleep until a notification.
 /// Thread safety: any thread calls any function.
@@ -142,11 +142,11 @@ public:
     /// then call exactly one of wait() and cancel().
     /// Returns: the epoch to pass to wait().
     [[nodiscard]] epoch prepare() noexcept {
-        // Order: seq_cst [event_count.epoch]; the announcement precedes the caller's second check
-        // of the condition.
+        // Order: seq_cst [event_count.epoch]; this announcement comes before the caller's second
+        // check of the condition.
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        // Order: seq_cst [event_count.epoch]; this read sees the increment of each notifier that
-        // missed the announcement.
+        // Order: seq_cst [event_count.epoch]; if a notifier has missed the announcement, this read
+        // sees its increment.
         return epoch_.load(std::memory_order_seq_cst);
     }
 

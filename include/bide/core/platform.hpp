@@ -43,16 +43,17 @@
 #include <type_traits>
 #include <utility>
 
-// The clocks and durations. <chrono> of libstdc++ also has calendars and text, which take a third
-// of the time to compile a mutex.
+// Includes only the clocks and durations. The <chrono> of libstdc++ also contains calendars and
+// text output; to compile these would be a third of the time that a mutex takes to compile.
 #if defined(__GLIBCXX__) && __has_include(<bits/chrono.h>)
 #include <bits/chrono.h>
 #else
 #include <chrono>
 #endif
 
-// A program that stops a wait includes <stop_token>. In libstdc++ that header includes the streams,
-// which take a fifth of the time to compile a mutex.
+// With libstdc++, only declares the classes of <stop_token>, because that header includes the
+// streams: to compile these would be a fifth of the time that a mutex takes to compile. A program
+// that stops a wait includes <stop_token> itself.
 #if defined(__GLIBCXX__) && !_GLIBCXX_INLINE_VERSION
 // clang-format off
 namespace std _GLIBCXX_VISIBILITY(default) {
@@ -104,7 +105,7 @@ public:
     virtual std::uint64_t random() noexcept = 0;
 
     // Called when the calling thread is about to sleep until is_over(of) returns true, or until a
-    // steady time. Simulates until then. If nothing is left to simulate, returns `idle`: only
+    // steady time. Simulates until then. If nothing is left to simulate, returns `idle`; then only
     // another thread can wake the caller.
     enum class sleep_end { woken, timed_out, idle };
     using condition = bool (*)(const void* of) noexcept;

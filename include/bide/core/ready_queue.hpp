@@ -24,9 +24,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Reverses a list of runnables, which is linked by `next` from the newest one to the oldest one.
-// `end` ends the list and is no part of it. Returns the oldest runnable, from which `next` then
-// leads to the newest one. If the list is empty, returns nullptr.
+// Reverses a list of runnables. Before the call, `next` leads from the newest to the oldest;
+// afterwards, from the oldest to the newest. `end` marks the end of the list and is no part of it.
+// Returns the oldest runnable, or nullptr if the list is empty.
 inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
     runnable* oldest = nullptr;
     for (runnable* r = newest; r != nullptr && r != end;) {

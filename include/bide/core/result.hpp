@@ -56,10 +56,10 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// True if Other, another result type, converts to a result<T, E>. U is the type of the value of an
-// Other as the conversion passes it, and G is that of the error. The conversion makes a T from the
-// U, or an E from the G. If a T other than bool can be made from the Other object itself, this
-// concept is false: the constructor from a value then makes that T.
+// True if Other, another result type, converts to a result<T, E>. The conversion makes a T from the
+// value of the Other, which it passes as a U, or an E from its error, which it passes as a G. If a
+// T other than bool can be made from the Other object itself, this concept is false, because the
+// constructor from a value then makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&
@@ -243,8 +243,8 @@ private:
 /// Deduces the type of the error.
 template <class E> unexpected(E) -> unexpected<E>;
 
-/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if a move
-/// of its error does not throw. If an assignment throws, the result is unchanged.
+/// Holds a T or an E. A result<void, E> holds success or an E. If a move of an E does not throw, a
+/// result can be assigned. If an assignment throws, the result is unchanged.
 template <class T, class E>
 class [[nodiscard]] result : public detail::result_storage<detail::stored<T>, E> {
     static constexpr bool has_no_value = std::is_void_v<T>;

@@ -6,11 +6,12 @@
 /// Resumes coroutines from ordinary code, and transfers from one coroutine to another. Finds the
 /// executor of a coroutine, and counts the users of an executor.
 //
-// `co_await child` must not use stack, however often it runs: the awaiter returns the child's
-// handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),
-// transfer() leaves the handle with the loop that resumed this thread's current coroutine, and
-// returns a no-op. The stack unwinds to that loop, which resumes the handle. If code outside of
-// bide resumed the coroutine, there is no such loop. transfer() then runs the loop itself.
+// `co_await child` must not use stack, however often it runs. So the awaiter returns the child's
+// handle, and the compiler tail-calls it. If the compiler makes no tail call
+// (BIDE_SYMMETRIC_TRANSFER is 0), transfer() leaves the handle with the loop that resumed this
+// thread's current coroutine, and returns a no-op coroutine. The stack unwinds to that loop, which
+// resumes the handle. If code outside of bide resumed the coroutine, there is no such loop.
+// transfer() then runs the loop itself.
 
 #include <bide/core/wake_scope.hpp>
 
@@ -35,8 +36,8 @@ struct transfer_loop {
         last = &n;
     }
 
-    // Resumes `to`, and then each handle that is pushed meanwhile. When it takes the handle of a
-    // node, it sets the node's `next` to nullptr. It does not access that node afterwards.
+    // Resumes `to`, and then each handle that is pushed meanwhile. Before it resumes the handle of
+    // a node, it sets the node's `next` to nullptr; this is its last access to the node.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
         transfer_loop* const outer = std::exchange(current<Platform>(), this);
         while (to) {
@@ -117,9 +118,9 @@ namespace detail {
 // when its wait ends. An executor that derives from executor_users counts its users. If it is
 // destroyed while it has a user, it terminates the program.
 //
-// A user leaves the count while the executor runs it, or if it will never be posted. So if the
-// executor has run everything that was posted and still has a user, that user would be posted to an
-// executor that is destroyed.
+// A user is not counted while the executor runs it, nor when it will never be posted again. So
+// assume that an executor is destroyed when it has run everything that was posted. If it still has
+// a user then, that user would later be posted to a destroyed executor.
 
 class executor_users {
 protected:

@@ -15,8 +15,8 @@
 // the cost of the wake call. That cost is measured where wakes are made, and the budget stays
 // within [2, 20] us.
 //
-// With a single processor no change can come during a spin, so no thread spins. If several spins of
-// a thread failed in a row, the thread skips some of the next spins.
+// With a single processor, no other thread can make the change during a spin, so no thread spins.
+// If several spins of a thread failed in a row, the thread skips some of the next spins.
 
 #include <bide/core/platform.hpp>
 
@@ -222,8 +222,8 @@ private:
     inline static typename Platform::template atomic<std::int64_t> wake_cost_ns_{max_cost_ns};
 };
 
-/// Waits for another thread that is between two steps, which are a few instructions apart. That
-/// thread may be preempted between these steps. Each call of this object waits longer: the first 6
+/// Waits for another thread that is between two steps. The steps are a few instructions apart, but
+/// that thread may be preempted between them. Each call of this object waits longer: the first 6
 /// calls pause, the next 194 calls yield, and later calls sleep for 50 us. Without the sleep, a
 /// waiter of higher priority could keep the other thread from running. The caller checks its
 /// condition between the calls.

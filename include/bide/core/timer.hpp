@@ -21,8 +21,8 @@
 /// the number of resumers doubles about every 5 ms, up to 256.
 ///
 /// A program may wait by a waker of its own. If a time-out ends such a wait, the waker runs on the
-/// timer thread. All time-outs of the service wait until the waker returns, so it should only make
-/// its waiter runnable (core/executor.hpp).
+/// timer thread. The service fires no other time-out until the waker returns, so the waker should
+/// only make its waiter runnable (core/executor.hpp).
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Three operations cannot throw; they report the error and terminate: a stop
@@ -83,7 +83,7 @@ namespace detail {
 //
 // At level 0, the nodes of one tick are in one list. If few of them are pushed out of order, the
 // list is sorted by time. If many are, a node that is due may stand behind a later node of its
-// tick, and waits for that node for less than 1024 ns. No node is returned before its time.
+// tick; it is then late by less than 1024 ns. No node is returned before its time.
 
 struct wheel_link {
     wheel_link* next = nullptr; // nullptr: in no list
@@ -132,12 +132,11 @@ public:
         }
     }
 
-    // Removes and returns a node that is due at `now`. That is the first such node, unless
-    // `skipped` is not zero: then take() passes over up to `skipped` nodes of the same tick. It
-    // passes over a node only if the node behind it is due, too. Moves nodes between levels at most
-    // `moves` times, and decrements `moves` for each. Returns nullptr if no node is due. Also
-    // returns nullptr if `moves` has reached zero; then is_moving() is true, and the caller calls
-    // again.
+    // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
+    // zero, that is the first such node. Otherwise take() passes over up to `skipped` nodes of the
+    // same tick; it passes over a node only if the node behind it is due, too. Moves nodes between
+    // levels at most `moves` times, and decrements `moves` for each. If `moves` has reached zero,
+    // returns nullptr; then is_moving() is true, and the caller must call again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
         const std::uint64_t tick = tick_of(now);
         for (;;) {
@@ -275,13 +274,14 @@ private:
 
 } // namespace detail
 
-/// A time-out, which its owner stores in its own frame. A thread that fires the queue's timers runs
-/// `fire` once, not before `when`. `fire` may add the timer again or destroy it.
+/// A time-out. The owner stores it in its own frame and adds it to a queue. A thread that fires the
+/// timers of the queue then runs `fire` once, at the time `when` or later. `fire` may add the timer
+/// again or destroy it.
 struct timer : detail::wheel_node {
     waker fire;                        ///< Runs when the timer is due.
     deadline when = deadline::never(); ///< States when the timer is due.
-    /// The queue to which the timer was added. While a timer moves to another queue, it must not be
-    /// cancelled.
+    /// The queue to which the timer was added. The timer must not be cancelled while it moves to
+    /// another queue.
     void* queue = nullptr;
 };
 
@@ -479,9 +479,9 @@ private:
     void end_firing(call& mine) noexcept {
         mine.firing = nullptr;
         if (cancelling_ != 0) {
-            // Order: relaxed; written under the lock. A canceller that has read the old count is
-            // woken below. A canceller that reads the count later finds the new count and does not
-            // sleep.
+            // Order: relaxed; written under the lock. A canceller sleeps only while the count is
+            // the one that it has read. If it has read the old count, it is woken below. If it
+            // reads the new count, it does not sleep.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
             futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -957,8 +957,8 @@ template <class Platform> void add_service_timer(timer& t) noexcept {
     }
 }
 
-// Arms the time-out of a wait. The timer goes to the scheduler of this worker if the running task
-// is about to begin that wait, and will resume on this scheduler. That is safe, because the task
+// Arms the time-out of a wait. If the running task is about to begin that wait, and will resume on
+// the scheduler of this worker, the timer goes to that scheduler. That is safe, because the task
 // ends before its scheduler does. Every other timer goes to the service.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();

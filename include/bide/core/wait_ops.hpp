@@ -101,8 +101,8 @@ private:
 
 } // namespace detail
 
-/// The result type of an operation whose value is a T. A primitive may define an empty T that
-/// stands for a result<void, E>.
+/// The result type of an operation whose value is a T. For an operation that returns a result<void,
+/// E>, a primitive may define an empty T and specialise this.
 template <class T> struct as_result {
     /// The result type.
     using type = result<T>;
@@ -121,9 +121,9 @@ struct no_payload {};
 
 } // namespace detail
 
-/// Names the payload of a wait for an R, which the wait holds until it is over: the item to send,
-/// or the place for the item to receive. A specialisation names the type of the payload. Without a
-/// specialisation, the wait has no payload.
+/// Names the type of the payload of a wait for an R. The payload is what the wait holds until it is
+/// over, such as the item to send, or the place for the item to receive. Without a specialisation,
+/// the wait has no payload.
 /// Requires: until the wait begins, a move of the payload does not throw.
 template <class R> struct wait_payload {
     /// The type of the payload.

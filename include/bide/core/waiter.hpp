@@ -279,7 +279,7 @@ public:
 
     // --- a wait in no queue: it is decided by one step on the node's own word
 
-    /// Begins a wait that stands in no queue, and that end_alone() ends. Called by the owner.
+    /// Begins a wait that is in no queue. end_alone() ends it. Called by the owner.
     /// Returns: false if the wait was ended already; then outcome() returns its outcome.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;
@@ -372,9 +372,9 @@ public:
         return contested_ ? static_cast<basic_choice<Platform>*>(waker_.context()) : nullptr;
     }
 
-    /// Wakes the owner from one sleep() although there is no outcome.
-    /// Returns: true if the owner sleeps; the caller then calls rouse_by(where()) after it has
-    /// released the lock.
+    /// Ends one sleep() of the owner although there is no outcome.
+    /// Returns: true if the owner sleeps. The caller then releases the lock and calls rouse_by()
+    /// with the result of where().
     bool rouse() noexcept {
         wait_status seen = wait_status::parked;
         // Order: relaxed; the change of state carries no data.
@@ -566,9 +566,8 @@ private:
 
     static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
 
-    // Returns the list to which this thread's releases give their wakers. If it returns nullptr,
-    // the wakers run now. A scope that posts its list does not leave wakers to the list of an outer
-    // scope.
+    // Returns the list to which this thread's releases give their wakers; nullptr if the wakers run
+    // now. A scope that posts its list does not leave its wakers to the list of an outer scope.
     static basic_wake_list* taker(const resume_state& mine) noexcept {
         const detail::waker_redirect* const to = mine.wakers;
         return to != nullptr ? static_cast<basic_wake_list*>(to->list()) : nullptr;
@@ -627,9 +626,8 @@ private:
         run_wakers(mine);
     }
 
-    // Publishes the waiters of threads, and announces the waiters that have wakers. A waiter may be
-    // the selected case of a select. Then the waiter of the select itself takes its place in the
-    // list.
+    // Publishes the waiters of threads, and announces the waiters that have wakers. If a waiter is
+    // the selected case of a select, the waiter of the select itself replaces it in the list.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
@@ -918,8 +916,8 @@ template <class Q, class Platform> struct thread_wait {
     }
 
 private:
-    // The node lies on two cache lines. The releaser reads and writes the first one. The second one
-    // contains the word that the owner polls.
+    // Places the node on two cache lines. The releaser reads and writes the first line. The second
+    // line contains the word that the owner polls.
     struct alignas(64) placed {
         explicit placed(std::ptrdiff_t amount) noexcept : w(amount) {}
         std::byte before[64 - waiter::offset_of_outcome];

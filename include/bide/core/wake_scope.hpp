@@ -188,10 +188,10 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope for a caller that knows no executor. The last run() on this thread that had an
-    /// argument `if_blocked` decides: the scope posts its runnables to the executor that
-    /// `if_blocked()` returns, and terminates if it returns none. If there was no such run(), the
-    /// scope runs its runnables here.
+    /// Opens a scope for a caller that knows no executor. Looks for the last run() on this thread
+    /// that had an argument `if_blocked`. If there is one, the scope posts its runnables to the
+    /// executor that `if_blocked()` returns; terminates if it returns none. Otherwise the scope
+    /// runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;
@@ -210,7 +210,7 @@ public:
 
     /// Runs `r` at the end of the scope that is open on this thread. If no scope is open, runs `r`
     /// now. If the thread blocks before `r` has run, posts `r` to the executor that `if_blocked()`
-    /// returns. If that result refers to no executor, `r` stays in the scope.
+    /// returns; if `if_blocked()` returns none, `r` stays in the scope.
     static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
@@ -231,7 +231,7 @@ public:
     }
 
     /// Called when this thread is about to block. Runs the wakers that would run after the current
-    /// one, and hands the runnables of the open scope over.
+    /// one, and hands over the runnables of the open scope.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();
         if (mine.wakers != nullptr) {
@@ -302,9 +302,9 @@ struct timer;
 
 namespace detail {
 
-// A chain of coroutines that has paused. `forked` has the runnables that the chain has forked and
-// that no worker has. `pauses` counts the consecutive pauses before this one. It begins again at 0
-// after a pause that has queued the forked runnables.
+// A chain of coroutines that has paused. `forked` contains the runnables that the chain has forked
+// and that no worker has taken. `pauses` counts how often in a row the chain has paused before this
+// pause. After a pause that has queued the forked runnables, it begins again at 0.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;
@@ -348,7 +348,7 @@ public:
     // the host runs them, it calls `begin_wait` of the inner_job. Returns false if `r` did not run.
     virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
 
-    // Arms the time-out of a wait that begins here. cancel_timer() cancels it
+    // Arms the time-out of a wait that begins on this worker. cancel_timer() cancels it
     // (core/timer.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
@@ -387,8 +387,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // In sync_wait(), the queue of the other runnables of this thread. After a wait has tried its
-    // operation in vain, nullptr until the next runnable runs.
+    // In sync_wait(), the queue of the other runnables of this thread; otherwise nullptr. After a
+    // wait has tried its operation in vain, it is nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

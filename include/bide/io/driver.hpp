@@ -119,10 +119,10 @@ private:
 /// or an error of the system.
 using io_result = result<void, std::error_code>;
 
-/// The value of an operation of a driver that throws its error. An async_op<io_done> throws the
-/// error; an async_op<io_result> returns it. with_timeout(), with_stop() and as_result() convert
-/// the first to the second. So that code compiles for both, an io_done has the queries of an
-/// io_result, and always reports success.
+/// The value of a driver's operation whose await throws the error. An async_op<io_done> throws the
+/// error; an async_op<io_result> returns it. with_timeout(), with_stop() and as_result() convert an
+/// async_op<io_done> to an async_op<io_result>. An io_done has the same queries as an io_result, so
+/// that code compiles for both. It always reports success.
 struct io_done {
     /// Returns true.
     static constexpr bool has_value() noexcept { return true; }
@@ -154,8 +154,8 @@ template <> struct wait_payload<io_result> {
     using type = io_payload; ///< the payload
 };
 
-/// For authors of drivers: the base class of an operation (core/wait_ops.hpp). It makes the result;
-/// the operation adds its steps:
+/// For authors of drivers: the base class of an operation (core/wait_ops.hpp). The base class makes
+/// the result; the derived class has the steps:
 ///
 /// \code
 /// using waiter = bide::basic_waiter<bide::native_platform>;

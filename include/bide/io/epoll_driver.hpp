@@ -243,10 +243,10 @@ public:
     }
 
     /// Waits until a read of the file would not block: there is data, the file is at its end, or it
-    /// has an error or a hang-up. If a read would not block now, as with every regular file, does
-    /// not wait. Several coroutines may wait for the same file: an event resumes all of them. One
-    /// of them may read the data before another one does, so the file should be non-blocking. Call
-    /// forget() before the file is closed.
+    /// has an error or a hang-up. If a read would not block now, does not wait. This is always so
+    /// for a regular file. Several coroutines may wait for the same file: an event resumes all of
+    /// them. One of them may read the data before another one does, so the file should be
+    /// non-blocking. Call forget() before the file is closed.
     /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
     /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
     /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's

@@ -40,8 +40,9 @@ public:
     poll_executor& operator=(poll_executor&&) = delete;
 
     /// Runs all queued runnables, including runnables that are posted meanwhile.
-    /// Requires: no runnable of the executor destroys it. Afterwards, no task is left that must
-    /// resume on it. Otherwise terminates with a message. executor_runner::close() ends tasks.
+    /// Requires: the caller is no runnable of this executor, and when all queued runnables have
+    /// run, no task is left that must resume on this executor; otherwise terminates with a message.
+    /// To end such tasks before, call executor_runner::close().
     ~poll_executor() {
         if (running_) {
             detail::fatal("poll_executor", this, "destroyed by what runs on it");

@@ -167,8 +167,8 @@ public:
         return what;
     }
 
-    // Asks the kernel to end the request. If the kernel has not completed the request before, the
-    // outcome of the request is `why`.
+    // Asks the kernel to end the request. If the kernel has not completed the request yet, the
+    // outcome of the request becomes `why`.
     void end_early(uring_request& r, node& w, wait_status why) noexcept {
         const guard section(locked_);
         if (r.at == phase::idle) {
@@ -402,9 +402,10 @@ public:
     /// attachment.
     ~basic_uring_driver() override;
 
-    /// Ends all waits and operations for the file with errc::closed. Operations that the kernel has
-    /// begun end a little later. Must be called before the file is closed, if a coroutine may wait
-    /// for it. The kernel keeps the file open until the operations have ended.
+    /// Ends all waits and operations for the file with errc::closed. An operation that the kernel
+    /// has begun ends only when the kernel has confirmed its end. Must be called before the file is
+    /// closed, if a coroutine may wait for it. The kernel keeps the file open until the operations
+    /// have ended.
     /// Complexity: linear in the number of operations of the driver.
     void forget(int fd) noexcept {
         base::forget(fd);

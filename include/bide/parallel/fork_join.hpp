@@ -310,8 +310,8 @@ public:
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
 
-    // Returns true if workers would find no arm of this thread. Also returns true if this thread
-    // has less than `most` arms and workers sleep that could run more of them. Costs a few loads.
+    // Returns true if this thread has no arm that a worker could take. Also returns true if it has
+    // fewer than `most` arms and workers sleep that could run more of them. Costs a few loads.
     // Requires: the call is made in enter().
     bool wants_work(std::uint64_t most) const noexcept {
         const fork_context& here = fork_context::here();
@@ -437,8 +437,8 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
 
 } // namespace detail
 
-/// Runs any number of functions, at least one, as join() runs two. Returns the values, in order,
-/// when all functions have ended.
+/// Runs one or more functions as join() runs two. Returns their values, in order, when all
+/// functions have ended.
 /// Throws: if functions threw, the exception of the first of these, in argument order. Other
 /// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc. Then
 /// some of the last functions have run, and the first ones have not.

@@ -39,15 +39,15 @@ public:
     /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
     /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; done() has acquired the totals that were added before the counts that it
-        // read [fork_progress.done].
+        // Order: relaxed; an earlier done() has read counts. It has acquired each total that was
+        // added before one of these counts [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 
     /// Adds iterations that a loop will do. Only loops call it.
     void expect(std::uint64_t iterations) noexcept {
-        // Order: relaxed; the loop publishes its jobs after this step, and adds to the count after
-        // that [fork_progress.done].
+        // Order: relaxed; after this step, the loop first publishes its jobs, and later adds to the
+        // count [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
     /// Adds iterations that a loop has done. Only loops call it.

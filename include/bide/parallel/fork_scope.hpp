@@ -147,8 +147,9 @@ template <class Platform> class basic_spawn_frame {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // Each function that the frame of the body spawns gets the next order: `numbers` is true. Each
-    // function that the frame of a function spawns gets the order of that function.
+    // `order` decides which exception is thrown at the end. If `numbers` is true, this is the frame
+    // of the body, and each function that it spawns gets the next order. Otherwise it is the frame
+    // of a function, and each function that it spawns gets the same order as that function.
     basic_spawn_frame(scope_type& in, std::uint32_t order, bool numbers) noexcept
         : scope_(in), lane_(here_.lane), depth_(lane_ != nullptr ? lane_->depth() : 0),
           order_(order), numbers_(numbers) {
@@ -209,9 +210,9 @@ private:
     // Returns how many of the frames of this thread wait: this frame, and those below it.
     unsigned waits() const noexcept { return waits_below_ + (depth_ == depth_in_wait ? 1U : 0U); }
 
-    // Waits for a stolen job. Returns true if the thief gave the job back, so that this thread must
-    // run it. During the wait, other jobs may run on top of this frame. These belong to other
-    // parts, so the frame accepts no spawned functions.
+    // Waits for a stolen job. If the thief gave the job back, returns true, and this thread must
+    // run the job. During the wait, jobs of other parts may run on top of this frame, so the frame
+    // accepts no spawned functions.
     BIDE_NOINLINE bool wait_for(spawned& j) noexcept {
         const depth_type at = std::exchange(depth_, depth_in_wait);
         const auto how = lane_->wait(j, at, waits_below_ < most_waits);

@@ -6,11 +6,11 @@
 /// Objects that the arms of fork-joins borrow, such as buffers. There is about one object for each
 /// thread that takes part. Two arms never have the same object at the same time.
 //
-// While a thread waits for an arm, it may run another arm on top of that wait. So an object cannot
-// belong to a thread: the arm on top would change the object while the arm below uses it. Instead,
-// an arm borrows an object that no other arm has. The objects are in shards, each with a lock. A
-// thread always uses the same shard. So it gets the object that it had last, unless another arm on
-// that thread still has it. Threads that use the same shard share its objects.
+// While a thread waits for an arm, it may run another arm on top of that wait. So it would not
+// suffice to give each thread an object: the arm on top would change the object while the arm below
+// uses it. Instead, an arm borrows an object that no other arm has. The objects are in shards, each
+// with a lock. A thread always uses the same shard. So it gets the object that it had last, unless
+// another arm on that thread still has it. Threads that use the same shard share its objects.
 
 #include <bide/parallel/parallel_for.hpp>
 

@@ -120,9 +120,9 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
 } // namespace detail
 
 /// Returns an iterator to the first element for which predicate(projection(element)) is true, or
-/// the end of the range. Calls for elements behind a match are left out as soon as the match is
-/// known. All calls for elements before it are made. If several threads search, some calls for
-/// elements behind the match are made, too.
+/// the end of the range. As soon as a match is known, elements behind it are skipped. All calls for
+/// elements before it are made. If several threads search, some calls for elements behind the match
+/// are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
 /// Throws: the exception of the first call, in the order of the range, that threw, unless a match
 /// comes before it. stopped_error if a stop left out an element that could be the result. Other

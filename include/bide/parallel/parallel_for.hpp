@@ -33,9 +33,10 @@
 // become a fork-join. So a brief loop reads the clock four times more than a serial one. If the
 // first element unexpectedly takes long, it delays the other elements only by its own time.
 //
-// While the first element of a part is visited, the other elements of the part are an arm. So a
-// worker that becomes free takes them, even if the first element takes longer than all others
-// together. The same is done for an element after one that took as long as a chunk.
+// While the first element of a part is visited, the other elements of the part are an arm, which
+// thieves may take. So a worker that becomes free takes them, even if the first element takes
+// longer than all others together. The same is done for an element after one that took as long as a
+// chunk.
 //
 // Within a chunk, the thread checks again whether thieves want work, because later elements may
 // take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
@@ -201,8 +202,8 @@ public:
     using range = loop_range<std::uint64_t>;
 
     // Thieves take only parts of at least `least` elements. If `keeps_unit` is true, each call of
-    // run() gets less than two units, at least one. If `unit` is greater than `size`, the loop uses
-    // `size` as the unit.
+    // run() gets at least one unit of elements and less than two units. If `unit` is greater than
+    // `size`, the loop uses `size` as the unit.
     parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                   std::uint64_t least = 1, bool keeps_unit = false) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
@@ -241,15 +242,15 @@ public:
     Forker forks() const noexcept { return forks_; }
 
 private:
-    // In nanoseconds: the time of an arm that is worth a wake; an arm that takes less than
-    // `brief_arm_time` wakes no worker, except the first one of a loop; a loop that is expected to
-    // take at most `longest_brief_ns`, about ten times the cost of entering a fork-join, first runs
-    // without one.
+    // All three are in nanoseconds. An arm that takes `arm_time` is worth a wake. An arm that takes
+    // less than `brief_arm_time` wakes no worker, except the first arm of a loop. A loop that is
+    // expected to take at most `longest_brief_ns` first runs without a fork-join. (That limit is
+    // about ten times the cost of entering a fork-join.)
     static constexpr std::int64_t arm_time = 64'000;
     static constexpr std::int64_t brief_arm_time = 32'000;
     static constexpr std::int64_t longest_brief_ns = 2'000;
-    // While no element was visited, a loop of at most this many units is divided as if each element
-    // took long.
+    // Before the first element was visited, a loop of at most this many units is divided as if each
+    // element took long.
     static constexpr std::uint64_t few_units = 1'024;
     // The number of elements between two checks whether thieves want work. It is first_piece at the
     // start of a part. Then it grows by a factor of four each time, up to an eighth of a chunk. That
@@ -263,8 +264,8 @@ private:
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 
     // Visits elements until the part is empty or has taken as long as a chunk. The number of
-    // elements grows as chunks do, so the time of an element is known before many were visited.
-    // Returns the time, or 0 if elements are left that are not left out.
+    // elements grows as chunks do, so the time of an element is known before many were visited. If
+    // elements remain that must be visited, returns 0. Otherwise returns the present time.
     template <class Front>
     std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
         std::uint64_t chunk = 1;
@@ -325,9 +326,10 @@ private:
         }
     }
 
-    // Visits the elements before `end`, while the remaining elements are an arm. Sets `part` to the
-    // remaining elements. If a thief has taken the arm, joins its result to the
-    // front, and `part` is empty. Returns false if the remaining elements must be left out.
+    // Makes the elements from `end` on an arm, which thieves may take, and visits the elements
+    // before `end` meanwhile. Then sets `part` to the remaining elements. If a thief has taken the
+    // arm, joins its result to the front, and `part` is empty. Returns false if the remaining
+    // elements must be left out.
     template <bool divides, class Front> bool fork(Front& front, range& part, std::uint64_t end) {
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};
@@ -448,8 +450,8 @@ private:
         return learned_.load(std::memory_order_relaxed);
     }
 
-    // Makes `chunk` the initial size for other parts. All parts read the cache line of the size. So
-    // the size is written only if it has changed by a factor of two.
+    // Makes `chunk` the initial size for other parts. All parts read the cache line of that size,
+    // so it is written only if it has changed by a factor of two.
     void learn(std::uint64_t chunk) noexcept {
         const std::uint64_t old = learned();
         if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
@@ -466,7 +468,8 @@ private:
     typename platform::template atomic<std::uint64_t> learned_{0};
 };
 
-// Takes all elements into the front, as the members of a parallel_loop say.
+// Runs `front` over all elements by a parallel_loop. The other parameters are those of its
+// constructor.
 // Throws: what a serial run would throw, and stopped_error after a stop.
 template <class Forker, class Front>
 void run_in_order(const Forker& forks, const fork_options& options, std::uint64_t size,

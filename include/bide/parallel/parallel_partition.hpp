@@ -103,8 +103,9 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
         all.middle += parts[chunk].middle - begin_of(chunk);
         all.was_divided = all.was_divided && parts[chunk].was_divided;
     }
-    // Of each chunk, a piece before the border belongs behind it, or a piece behind the border
-    // belongs before it. Pairs the elements of these pieces, in their order.
+    // The border is the place between the two parts of the whole range. Each chunk has at most one
+    // piece on the wrong side of the border. Pairs the pieces before the border with pieces of the
+    // same size behind it, in their order.
     struct pair_of_pieces {
         It left;
         It right;
@@ -333,8 +334,8 @@ private:
         state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
     }
 
-    // Returns how a part is divided. If a chunk is left out, the result of the division has no
-    // meaning.
+    // Returns the function that divides a part. If that function leaves out a chunk, its result has
+    // no meaning.
     template <bool large> auto how() const {
         if constexpr (large) {
             return [this](It first, It last, const auto& pred) {

@@ -49,8 +49,8 @@ template <class Result>
 using pipeline_value_t =
     std::conditional_t<std::is_lvalue_reference_v<Result>, Result, std::remove_cvref_t<Result>>;
 
-// Storage for one item between two stages. The item is a value or a reference. An item without a
-// value is dead: no further stage is called with it.
+// Holds one item between two stages, as a value or a reference. An item without a value is dead: no
+// further stage is called with it.
 template <class T> class pipeline_item {
     using kept = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
 
@@ -152,8 +152,8 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Takes the next work. If `has_token` is true, an item of the caller has ended; the call first
-    // puts back the token of that item.
+    // Takes the next work. `has_token` is true if an item of the caller has ended; then this call
+    // first puts back the token of that item.
     // Returns: the number of a serial stage, `source` or `over`.
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
@@ -356,8 +356,8 @@ public:
         return true;
     }
 
-    // Returns the slot of a place. The caller has the item of that place, stores it in the slot,
-    // and then calls leave().
+    // Returns the slot of a place. The caller has the item of that place. It must store the item in
+    // the slot and then call leave().
     waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
 
     // Leaves the item in the slot. Returns false if the stage has reached the place meanwhile; the
@@ -600,9 +600,9 @@ private:
         }
     }
 
-    // Calls stage K with the item. If the stage is serial and its next item waits, then puts the
-    // stage back, so that another thread can take it. After that, takes the result through the next
-    // stages.
+    // Calls stage K with the item. If the stage is serial, and its next item waits by then, puts
+    // the stage back, so that another thread can take it. After that, takes the result through the
+    // next stages.
     template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
@@ -863,8 +863,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
 /// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
 /// calls have ended and each item is destroyed.
-/// Requires: a stage waits for a later item only if free workers can take that item to the awaited
-/// point.
+/// Requires: a stage may wait for a later item only if enough workers are free to take that item to
+/// the point that the stage waits for.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that
 /// were read go through all stages. If the source has ended before the stop, the stop has no
 /// effect.

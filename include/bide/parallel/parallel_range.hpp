@@ -207,7 +207,7 @@ template <class It, class F> BIDE_INLINE void each_element(const It& first, cons
 
 /// Declares the overload of an algorithm that takes two iterators in place of a range. Only the
 /// headers of the algorithms use it. The other arguments are a requires-clause, or nothing.
-// The assertion takes the semicolon behind the macro.
+// The static_assert lets a use of the macro end with a semicolon.
 #define BIDE_DETAIL_TAKES_ITERATORS(name, ...)                                                     \
     template <class It, detail::parallel_end<It> End, class... Args>                               \
     __VA_ARGS__ auto name(const fork_policy& on, It first, End last, Args&&... args) {             \

@@ -16,9 +16,9 @@
 /// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
-// (parallel_for.hpp): one thread computes the tree from the left. It looks at the clock each time
-// twice as many iterations are done. If 4 us have passed then, the remaining part of the same tree
-// becomes a fork-join.
+// (parallel_for.hpp): one thread computes the tree from the left. It reads the clock each time the
+// number of iterations has doubled. If 4 us have passed by then, the remaining part of the same
+// tree becomes a fork-join.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -76,8 +76,8 @@ private:
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
     // Reduces the leftmost leaf and then the nodes above it, until this takes as long as a chunk.
-    // Returns true if `part` is reduced. The clock is read when twice as many iterations are
-    // done.
+    // Returns true if `part` is reduced. Reads the clock each time the number of iterations has
+    // doubled.
     bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
             result.emplace(fold(part));

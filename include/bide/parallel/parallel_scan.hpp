@@ -18,7 +18,8 @@
 // scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
 // is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
 // computation"). Some operations of std give the same bits for any grouping of their operands, such
-// as std::plus of integers. For these, the thread at the front combines once for each element.
+// as std::plus of integers. For these, the thread that runs the front (parallel_for.hpp) makes one
+// combination for each element, as the serial scan does.
 
 #include <bide/parallel/parallel_reduce.hpp>
 

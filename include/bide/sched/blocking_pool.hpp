@@ -124,16 +124,17 @@ public:
         extra_threads_ = extra_threads_ - 1;
     }
 
-    /// Tries again to start the threads that the system has refused. Returns true if a start is
-    /// still owed. Then call it again after a while.
+    /// Tries again to start the threads that the system has refused to start. If a start is still
+    /// owed, returns true, and the caller must try again after a while.
     BIDE_COLD bool tend() noexcept {
         const typename lock_word::guard section(lock_);
         start_queued();
         return owes_start();
     }
 
-    /// Joins the thread that has left, if it has ended. Does not block. Returns true if that thread
-    /// has not ended. Then call it again after a while. Without Thread::try_join(), does nothing.
+    /// Joins the thread that has left, if it has ended. If it has not ended, returns true, and the
+    /// caller must try again after a while. Does not block. If Thread has no try_join(), does
+    /// nothing.
     BIDE_COLD bool reap() noexcept {
         bool again = false;
         if constexpr (requires(Thread& t) { t.try_join(); }) {
@@ -343,8 +344,9 @@ private:
         threads_ = threads_ - 1;
         const bool last = closed_ && threads_ == 0;
         if (last) {
-            // Order: relaxed; under the lock. If finish() has read the old number, it is woken
-            // below. Otherwise it reads the new number and does not sleep.
+            // Order: relaxed; under the lock. finish() sleeps only while the number is the one that
+            // it has read. If it has read the old number, it is woken below. If it reads the new
+            // number, it does not sleep.
             changed_.fetch_add(1, std::memory_order_relaxed);
         }
         const waker attention = closed_ ? waker() : options_.attention;

@@ -47,9 +47,9 @@ public:
     bool push(detail::run_list& list) noexcept {
         // Order: relaxed; the owner has written it itself.
         position at = bottom_.load(std::memory_order_relaxed);
-        // Order: acquire [child_deque.slot]; a thief reads the slot before it moves top by its CAS,
-        // so that read comes before the slot is used again. If top is outdated, the deque looks
-        // fuller than it is.
+        // Order: acquire [child_deque.slot]; a thief reads the slot and then moves top by its CAS.
+        // So if this load sees the new top, the thief's read comes before the slot is used again.
+        // If top is outdated, the deque looks fuller than it is.
         const position end = top_.load(std::memory_order_acquire) + Capacity;
         if (at == end || list.first() == nullptr) {
             return false;
@@ -107,9 +107,9 @@ public:
         // Order: relaxed; if it is old, the CAS fails.
         runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
         // Order: release [child_deque.slot]; the slot was read before the owner uses it again.
-        // Release suffices for [child_deque.last]: assume that the owner reads an older top. Then,
-        // in the order of the seq_cst steps, the owner's read comes before the read of every thief
-        // that reads the new top. Failure: another thread has taken the child.
+        // Release suffices for [child_deque.last]: if the owner reads an older top, its read comes
+        // before the read of every thief that reads the new top, in the order of the seq_cst steps.
+        // Failure: another thread has taken the child.
         return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                             std::memory_order_relaxed)
                    ? oldest

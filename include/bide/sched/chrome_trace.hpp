@@ -17,7 +17,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// The row shows the runs of tasks by their names, the sleeps and the steals. The tag of a task is
 /// an argument of its runs, "tag". If a run was blocked and another thread ran the worker
 /// meanwhile, the blocked run stands in a row below. The same holds for a run of a loop that waited
-/// inside of the loop. Workers do not wait for each other when they record.
+/// inside the loop. A worker that records an event does not wait for other workers.
 /// \code
 /// bide::chrome_trace trace("trace.json");
 /// bide::scheduler s({.trace = &trace});
@@ -138,9 +138,9 @@ private:
         }
     }
 
-    // Each event is reported when it has ended. If an event began before the last event of the row
-    // ended, the thread of the event had lost the worker to another thread meanwhile. Such an event
-    // gets a row below.
+    // Each event is reported when it has ended. If an event began before the last event of its row
+    // had ended, the thread of that event had lost the worker to another thread. Such an event gets
+    // a row below.
     static std::uint16_t row_of(worker_log& l, const event& e) noexcept {
         unsigned row = 0;
         while (row + 1 < max_rows && l.row_ends[row] > e.begin) {

@@ -45,8 +45,8 @@ public:
     /// `on_unhandled`, such an exception terminates the program.
     /// Throws: std::bad_alloc.
     /// Requires: `where` runs what is posted to it, and exists until the last task has ended, which
-    /// may be after the destruction of this runner. A strand, a poll_executor or an executor of
-    /// Asio that is destroyed earlier terminates with a message.
+    /// may be after the destruction of this runner. If a strand, a poll_executor or an executor of
+    /// Asio is destroyed earlier, the program terminates with a message.
     template <bide::executor S>
     explicit executor_runner(S& where,
                              std::function<void(std::exception_ptr)> on_unhandled = nullptr)
@@ -125,8 +125,8 @@ public:
 
     // Refuses later tasks and cancels the present ones. A second call has no effect.
     void close() noexcept {
-        // Order: relaxed; a task that misses this store is cancelled all the same: either below,
-        // because it is in the list, or when it first waits.
+        // Order: relaxed; a task that misses this store is cancelled nevertheless. If it is in the
+        // list, it is cancelled below; otherwise, when it first waits.
         if (closing_.exchange(true, std::memory_order_relaxed)) {
             return;
         }

@@ -105,11 +105,11 @@ private:
 
 } // namespace detail
 
-/// Calls f(w), or f(), for each worker w of the scheduler, on the thread that was started for that
-/// worker and called on_worker_start(w) first. So f may set thread-local state for the tasks that
-/// run on that thread. It is not called on threads for blocking tasks, which may run a worker at
-/// times. Returns the values in the order of the workers, as a std::vector. If f returns void,
-/// returns nothing.
+/// Calls f(w), or f(), for each worker w of the scheduler. The call runs on the thread that was
+/// started for that worker, after on_worker_start(w). So f may set thread-local state for the tasks
+/// that run on that thread. f is not called on threads for blocking tasks, although such a thread
+/// may run a worker for a time. Returns the values in the order of the workers, as a std::vector.
+/// If f returns void, returns nothing.
 ///
 /// The calls are pinned tasks (spawn_options::worker). Each call waits for its thread: if the
 /// thread is blocked in a task, the call begins when that task has ended.

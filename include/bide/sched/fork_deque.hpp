@@ -131,8 +131,8 @@ public:
     template <class Wanted = depth_type (*)() noexcept>
     bool push(Job& job, Wanted wanted = &least) {
         const depth_type at = depth();
-        // Order: relaxed; the owner has written this limit itself, or a thief has written
-        // `requested`. The owner may see a request late.
+        // Order: relaxed; no data comes with the limit: the owner has written it itself, or a thief
+        // has written `requested`. The owner may see a request late.
         if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
             return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
         }
@@ -164,8 +164,9 @@ public:
     void reset(depth_type at) noexcept {
         // Order: release [fork_deque.bottom]; as in push().
         bottom_.store(at, std::memory_order_release);
-        // The limit is at least two above this depth: either the thief that took the last public
-        // job has written `requested`, or the owner took that job back and then set the limit.
+        // No new limit is needed, because the present one is at least two above this depth. Either
+        // a thief took the last public job and has written `requested`, or the owner took that job
+        // back and then set the limit.
         // Order: release [fork_deque.publishing]; if a thief sets the bit `publishing` after this
         // step, it reads the bottom that was written above. If a thief has set the bit before, this
         // step clears it.
@@ -195,8 +196,8 @@ public:
                 continue;
             }
             if (at + 1 == split_of(seen)) {
-                // Order: release [fork_deque.request]; the owner that reads this value, or a later
-                // value of the chain of exchanges, sees which job was taken.
+                // Order: release [fork_deque.request]. If the owner reads this request, or a later
+                // request of the chain of exchanges, the owner sees which job was taken.
                 limit_.exchange(requested, std::memory_order_release);
             }
             // Order: acquire [fork_deque.grow]; sees the buffer that held the slot when it was
@@ -225,9 +226,9 @@ public:
         return publisher_.load(std::memory_order_relaxed) != publisher::impossible;
     }
 
-    /// Returns true if there are private jobs, no public ones, and a request that the owner has not
-    /// answered. If that request is not new, the owner is busy with other work. Returns false while
-    /// a thief publishes the jobs, and if thieves cannot publish.
+    /// Returns true if no job is public, some jobs are private, and the owner has not answered a
+    /// request for them. If the request is old, the owner is busy with other work. Returns false
+    /// while a thief publishes the jobs, and if thieves cannot publish.
     bool hides_jobs() const noexcept {
         // Order: relaxed, all four; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
@@ -312,7 +313,7 @@ private:
 
     BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept {
         // Top may be outdated, but it is never above the current top; the CAS decides. A thief in
-        // publish_all() may have read the bottom that was written before this pop. Then it has set
+        // publish_all() may have read the old bottom, from before this pop. Such a thief has set
         // its bit before this look [fork_deque.busy].
         word seen = look();
         while (at < split_of(seen)) {
@@ -323,8 +324,8 @@ private:
                 bottom_.store(at + 1, std::memory_order_release);
                 return fork_pop::stolen;
             }
-            // Takes back half of the public jobs, but keeps the wanted number public, so that the
-            // owner need not publish the same jobs again.
+            // Takes back half of the public jobs. If fewer than `wanted` jobs would stay public,
+            // takes back fewer; otherwise the owner would soon publish the same jobs again.
             const depth_type half = (split - top) / 2;
             const depth_type spare = split - top - (std::min)(split - top, wanted);
             const depth_type back =
@@ -341,9 +342,9 @@ private:
         return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
     }
 
-    // Returns how many private jobs to publish. If at least `wanted` jobs are public, the number is
-    // 0. Otherwise it is half of the private jobs, rounded up, or more if needed to have `wanted`
-    // public jobs.
+    // Returns how many private jobs to publish. If at least `wanted` jobs are public, returns 0.
+    // Otherwise returns half of the private jobs, rounded up. If fewer than `wanted` jobs would
+    // then be public, returns more.
     depth_type publish_count(word seen, depth_type wanted) const noexcept {
         const depth_type mine = depth() - split_of(seen);
         const depth_type theirs = split_of(seen) - top_of(seen);
@@ -373,8 +374,9 @@ private:
             const depth_type n = publish_count(seen, wanted);
             const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
             if (n != 0) {
-                // Order: relaxed; the CAS below publishes jobs. A thief that takes one of these
-                // jobs, or sets `publishing` later, writes `requested` after this store.
+                // Order: relaxed; the CAS below publishes jobs. If a thief takes one of these jobs,
+                // or sets the bit `publishing` after that CAS, its write of `requested` comes after
+                // this store.
                 limit_.store(next_limit, std::memory_order_relaxed);
                 // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
                 // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure

@@ -109,10 +109,11 @@ public:
     /// As wake_one(), for a push into a LIFO slot. Also returns none if there is a timed sleeper.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
-    /// Returns a sleeping worker that the caller must unpark, or none, for an arm of a fork-join
-    /// that is not worth a wake. Returns none if a worker searches or there is a timed sleeper. If
-    /// there is a timed sleeper, the end of a search does not wake a worker for the arm either. If
-    /// no worker takes the arm, its owner runs it.
+    /// Called when an arm was published whose fork-join is not worth a wake. If a worker searches
+    /// or there is a timed sleeper, returns none. Otherwise returns a sleeping worker, which the
+    /// caller must unpark; none if no worker sleeps. If there is a timed sleeper, the end of a
+    /// search does not wake a worker for the arm either. If no worker takes the arm, its owner runs
+    /// it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
@@ -142,11 +143,11 @@ public:
     }
 
     /// Ends the search of the caller. The caller counts as searching and has found a job. `more` is
-    /// true if another worker should be woken, for one of these reasons: the queue from which the
-    /// caller took its job has further jobs; the caller has moved jobs to another queue; or the job
-    /// of the caller comes from no queue but, for example, from a timer, so that the job for which
-    /// the caller was woken is still queued. Returns the worker that the caller must unpark, or
-    /// none.
+    /// true if another worker should be woken. There are three reasons. The queue from which the
+    /// caller took its job may have further jobs. The caller may have moved jobs to another queue.
+    /// Or the job of the caller comes from no queue, but from a timer, for example; then the job
+    /// for which the caller was woken is still queued. Returns the worker that the caller must
+    /// unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS decides.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
@@ -180,8 +181,9 @@ public:
         }
     }
 
-    /// Removes the caller from the sleepers and counts it as searching. Returns false if a waker
-    /// has already removed the caller. Then the caller counts as searching, too, and gets a token.
+    /// Removes the caller from the sleepers and returns true. If a waker has already removed the
+    /// caller, returns false; that waker gives the caller a token. In both cases the caller then
+    /// counts as searching.
     [[nodiscard]] bool retract(unsigned self) noexcept {
         return remove(self, took_deferred_[self]);
     }
@@ -198,8 +200,8 @@ public:
     }
 
     /// Returns true if some worker is blocked and no worker sleeps. Each worker calls it after it
-    /// has left the set of sleepers. The result takes into account that the caller has left the
-    /// set, and includes all workers that were blocked before that.
+    /// has left the set of sleepers. The result counts each worker that was blocked before the
+    /// caller left the set.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);

@@ -319,7 +319,8 @@ public:
     /// cancelled task waits until all children have ended.
     async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }
 
-    /// Cancels all children, also those that are spawned later. A second call has no effect.
+    /// Cancels all children. A child that is spawned later is cancelled, too. A second call has no
+    /// effect.
     /// Requires: `why` is not cancel_reason::none.
     void cancel(cancel_reason why = cancel_reason::requested) noexcept { state_.cancel(why); }
 

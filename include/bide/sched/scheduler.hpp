@@ -93,9 +93,9 @@ public:
     /// scheduler. In a pinned task, it always returns the spawn_options::worker of the task.
     std::optional<unsigned> this_worker() const noexcept;
 
-    /// Runs a function that blocks, on a thread for blocking tasks. That thread is an idle one, or
-    /// a new one. If there are max_blocking_threads already, the function waits for the next thread
-    /// that becomes free.
+    /// Runs a function that blocks, on an idle or new thread for blocking tasks. If there are
+    /// max_blocking_threads such threads already and none is idle, the function waits for the next
+    /// one that becomes free.
     /// Throws: as spawn(). std::system_error if there is no thread for blocking tasks and none can
     /// be started.
     template <class F>

@@ -68,18 +68,17 @@ struct scheduler_options {
     /// nullptr: no trace.
     trace_sink* trace = nullptr;
 
-    /// The maximum time that the timed sleeper sleeps. The timed sleeper is an idle worker that
-    /// sleeps with a time-out. A worker that makes a task runnable usually runs that task next, so
-    /// no other worker is woken for the task. If the worker is busy for too long, the timed sleeper
+    /// The maximum time that the timed sleeper sleeps. The timed sleeper is one idle worker that
+    /// sleeps with a time-out. If a worker makes a task runnable, it usually runs that task next
+    /// itself, so no other worker is woken. If that worker is busy for too long, the timed sleeper
     /// takes over the task, within twice this time. Values above 1 s count as 1 s. If the option is
-    /// zero, no worker sleeps with a time-out, and an idle worker is woken for each such task.
+    /// zero, no worker sleeps with a time-out, and each such task wakes an idle worker.
     std::chrono::microseconds max_timed_sleep{4'000};
 
-    /// How much later than necessary a sleep or a time-out of a task may end. The times of sleeps
-    /// and time-outs are rounded up to multiples of this value, so that one wake ends all sleeps
-    /// and time-outs of one interval. If there are many sleepers, 1 ms saves most of their
-    /// processor time. Values above 1 s count as 1 s. If it is zero or less, each sleep ends at its
-    /// own time.
+    /// How much later than requested a sleep or a time-out of a task may end. The times of sleeps
+    /// and time-outs are rounded up to multiples of this value, so that one wake ends all that are
+    /// due in the same interval. If there are many sleepers, 1 ms saves most of their processor
+    /// time. Values above 1 s count as 1 s. If it is zero or less, each sleep ends at its own time.
     std::chrono::microseconds timer_slack{0};
 };
 

@@ -46,9 +46,10 @@ namespace detail {
 // A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
 // it continues to wait until all members have ended (wait_steps::on_cancel).
 
-// Called with the lock of the queue. If `what` is waiting, queues `w`. Otherwise `what` is the
-// outcome of `w`. Returns the outcome, or waiting if `w` is queued or its select has chosen another
-// case. After the release of the lock, the caller passes the result to settle_if_over().
+// Called with the lock of the queue. If `what` is waiting, queues `w` and returns waiting; if a
+// stop or a time-out came first, returns that outcome instead. Any other `what` is the outcome of
+// `w` and is returned; if the select of `w` has chosen another case, returns waiting. After the
+// release of the lock, the caller passes the result to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
                            wait_status what) noexcept {
@@ -409,8 +410,8 @@ private:
 template <spawnable S> using group_cell = task_cell<S, group_task>;
 
 // Blocks until all members that `until` counts have ended. These members belong to `home`. If no
-// other thread runs the members, the calling thread runs them meanwhile. If the calling thread
-// belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
+// other thread runs these members, the calling thread runs them while it waits. If the calling
+// thread belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
 // meanwhile, so that a thread is free for the members.
 void block_until(group::end& until, task_home& home) noexcept;
 
@@ -508,8 +509,8 @@ public:
         return spawn_operation<S>(*this, std::move(source));
     }
 
-    /// Cancels the body and all children, also those that are spawned later. A second call has no
-    /// effect.
+    /// Cancels the body and all children. A child that is spawned later is cancelled, too. A second
+    /// call has no effect.
     /// Requires: `why` is not cancel_reason::none.
     void cancel(cancel_reason why = cancel_reason::requested) noexcept { group_.cancel(why); }
 
@@ -602,7 +603,7 @@ public:
             : of_(of), wait_for_room_(of.group_.room_.async_acquire()), wait_(wait_for_room_) {}
         awaiter& operator=(awaiter&&) = delete;
 
-        /// Takes room for a child.
+        /// Acquires the room for a child, if there is some or if the group has no limit.
         /// Returns: true if the coroutine need not suspend.
         bool await_ready() noexcept { return !has_limit() || wait_.await_ready(); }
         /// Queues the wait for room.

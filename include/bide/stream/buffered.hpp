@@ -127,7 +127,7 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
 } // namespace detail
 
 /// Runs the tasks of a stream on `on`, at most n at once, and yields their values in the order of
-/// the stream. A task counts as one of the n until its value was yielded.
+/// the stream. A task that has ended still counts as one of the n until its value was yielded.
 ///
 /// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may produce two
 /// items in advance. If the consumer is cancelled, or a task or the stream fails, the other tasks

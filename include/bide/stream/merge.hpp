@@ -72,8 +72,8 @@ private:
     }
 
     void fail(std::exception_ptr why) noexcept {
-        // Order: relaxed; this step only decides which pump writes `error_`. The end of that pump
-        // publishes the exception.
+        // Order: relaxed; this step only decides which pump writes `error_`. That pump publishes
+        // the exception when it ends.
         if (!failed_.exchange(true, std::memory_order_relaxed)) {
             error_ = std::move(why);
         }

@@ -96,8 +96,8 @@ template <stream S, class F> class [[nodiscard]] mapped {
 public:
     /// The type of an item.
     using value_type = std::remove_cvref_t<R>;
-    /// The result of next(): std::optional, or if the function returns an lvalue reference, a
-    /// pointer.
+    /// The result of next(): a pointer if the function returns an lvalue reference; otherwise a
+    /// std::optional.
     using next_type = std::conditional_t<std::is_lvalue_reference_v<R>, std::remove_reference_t<R>*,
                                          std::optional<value_type>>;
 
@@ -347,7 +347,7 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
 
 /// Yields vectors of n items. If fewer than n items come within `limit` after the first item of a
 /// vector, yields the vector with these items. While no item comes, yields nothing. The time of an
-/// item is defined above.
+/// item is the time at which this operator receives it, as for throttle().
 /// Throws: as chunks(source, n).
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,

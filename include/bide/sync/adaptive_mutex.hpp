@@ -44,9 +44,9 @@ namespace detail {
 // after that CAS, and the unlock finds `notified` clear and wakes the head again. A waiter that
 // gives up while the mutex floats grants the mutex to the next waiter.
 //
-// A case of a select is granted the mutex only after its choice was claimed. If another case was
-// selected, the unlock takes the waiter out of the queue. If there are no other waiters, the mutex
-// is free.
+// If a case of a select waits, the unlock claims the choice of the select before it grants the
+// mutex to that case. If another case was selected, the unlock takes the waiter out of the queue.
+// If there are no other waiters, the mutex is free.
 
 template <class Platform> class basic_adaptive_lock {
 public:
@@ -124,8 +124,8 @@ public:
         withdraw(w);
         return true;
     }
-    // Waits as waiter::park() does. Each time that an unlock wakes the waiter without a grant
-    // (rouse()), also tries to take the mutex.
+    // Waits as waiter::park() does. Each time an unlock wakes the waiter by rouse(), without a
+    // grant, the waiter also tries to take the mutex.
     bool await(node& w, deadline until) noexcept {
         std::int64_t since = 0; // the time at which it was first roused
         w.spin();
@@ -147,9 +147,9 @@ public:
     }
 
     // Does the same as enqueue(), but leaves the outcome to the caller, which publishes it. If the
-    // owner of `w` does not call await(), the amount of `w` is `handed`: then an unlock always
-    // hands it the mutex. Decides by one CAS whether `w` has to wait. If so, enqueues `w`;
-    // otherwise returns its outcome.
+    // owner of `w` does not call await(), it sets the amount of `w` to `handed`; an unlock then
+    // always hands the mutex to `w`. Decides by one CAS whether `w` has to wait. If so, enqueues
+    // `w`; otherwise returns its outcome.
     wait_status link(node& w) noexcept {
         word seen = lock_word::acquire(word_);
         for (;;) {

@@ -52,9 +52,9 @@ public:
         };
     }
 
-    // Moves `w` to the queue of the lock, after the condition_variable has decided that `w` waits
-    // for no notification any more. If the lock is free, grants it to `w` and appends `w` to
-    // `granted`. From then on only a holder of the lock decides the wait.
+    // Called when the condition_variable has ended the wait of `w` for a notification. Moves `w` to
+    // the queue of the lock. If the lock is free, grants it to `w` and appends `w` to `granted`.
+    // From then on only a holder of the lock decides the wait.
     void queue(node& w, wake_list& granted) const noexcept {
         auto* const link = link_;
         void* const to = queue_;
@@ -186,9 +186,9 @@ public:
     }
 
     void notify_one() noexcept {
-        // Order: relaxed; if this notification is for a waiter, that waiter has queued its node and
-        // then unlocked the mutex. This thread has locked the mutex since then, so it sees the
-        // node.
+        // Order: relaxed; if there is a waiter that this notification must reach, it has queued its
+        // node and then unlocked the mutex. This thread has locked the mutex since then, so it sees
+        // the node.
         if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
             return;
         }
@@ -227,9 +227,9 @@ public:
     // For a stop or a time-out: ends the wait for a notification, and moves `w` to the queue of its
     // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If the wait for a
     // notification has ended already, does nothing. In each case returns false, because the owner
-    // still has to wait for its mutex, or begins to.
-    // For the end of the coroutine (`why` has the value wait_status::destroyed): takes `w` out of
-    // the queue in which it stands, this one or that of the mutex. Returns true if it stood in one.
+    // still has to wait for its mutex, or begins to. For the end of the coroutine (`why` is
+    // wait_status::destroyed): takes `w` out of the queue in which it stands, either this one or
+    // that of the mutex. Returns false if `w` stood in neither.
     bool cancel(node& w, place& of, wait_status why) noexcept {
         const bool destroys = why == wait_status::destroyed;
         // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
@@ -269,7 +269,7 @@ private:
     // Requires: the lock is held.
     void unlock() noexcept { lock::release_as(word_, queue_.empty() ? word{0} : queued); }
 
-    // Marks the end of a wait, for the owner and for cancellers.
+    // Marks the wait for a notification as ended. The owner and cancellers read this mark.
     // Requires: the lock is held.
     // Order: relaxed; the owner reads the stage after the grant of the mutex. A canceller that
     // reads it without the lock learns only that the wait has ended.
@@ -381,7 +381,8 @@ public:
     // ---- Threads
 
     /// Unlocks the mutex, waits for a notification, and locks the mutex again. With a predicate,
-    /// waits until `predicate()` is true. It is called with the mutex locked, first at once.
+    /// repeats this until `predicate()` returns true. The predicate is called with the mutex
+    /// locked, for the first time before the first wait.
     /// Blocks: until a notification, and then until the caller has the mutex.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     void wait(Lock& lock, Predicate predicate = {}) {

@@ -52,9 +52,9 @@ public:
     void reset() noexcept { gate_.shut(); }
 
     /// Returns true if the event is set.
-    /// Memory order: if the result is true, an earlier set() has set the event, and what happens
-    /// before that set() happens before the return. That set() may not be the last one: a later
-    /// set() finds the event set already.
+    /// Memory order: if the result is true, what happens before the set() that has set the event
+    /// happens before the return. This does not hold for a later set(), which has found the event
+    /// set already.
     bool is_set() const noexcept { return gate_.is_open(); }
 
     /// Waits for the event to be set.

@@ -372,11 +372,11 @@ private:
 
 /// Reserves a place in the queue before the wait begins. While the listener is enabled, a
 /// notification treats it as a waiter: notify_all() notifies it, and notify_one() notifies it if it
-/// is the first in the queue. If a wait of the listener is notified, the listener is used up. The
-/// next wait then begins like a wait of the notify, unless enable() is called before. If a wait
-/// ends by a time-out, by a stop, by another case of the same select, or by a try_select() that
-/// finds nothing, the listener stays enabled and keeps its place. A listener is for one thread or
-/// coroutine.
+/// is the first in the queue. If a wait of the listener is notified, the listener is used up: it
+/// has no place in the queue any more. The next wait then begins like a wait of the notify, unless
+/// enable() is called before. If a wait ends by a time-out, by a stop, by another case of the same
+/// select, or by a try_select() that finds nothing, the listener stays enabled and keeps its place.
+/// A listener is for one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.

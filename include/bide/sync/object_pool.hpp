@@ -353,7 +353,8 @@ private:
 ///
 /// An object that has expired is not lent. The pool has no thread of its own: it destroys such
 /// objects when an object is returned, when all idle ones have expired and one is acquired, and in
-/// trim(). A program that wants idle objects to end in an idle pool calls trim() now and then.
+/// trim(). If expired objects must also be destroyed while the pool is not used, the program must
+/// call trim() from time to time.
 ///
 /// To borrow an idle object allocates nothing. To make an object takes one allocation, besides
 /// those of `make`.
@@ -417,9 +418,9 @@ public:
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
     /// Throws: what the callables throw. `rest` does not limit the time of the callables.
-    /// Returns: the object; nothing after the time-out, or if the pool is closed. The result does
-    /// not tell which of the two happened, as with the try_ functions of keyed_mutex. is_closed()
-    /// tells it, and so do the results of acquire(stop) and of async_acquire() with a time limit.
+    /// Returns: the object; nothing after the time-out, or if the pool is closed. To tell these two
+    /// apart, call is_closed(), or use acquire(stop), or async_acquire() with a time limit: the
+    /// results of both contain the error.
     lease try_acquire_for(deadline::from_now rest) {
         return or_nothing(lend(wait(deadline(rest))));
     }

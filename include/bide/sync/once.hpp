@@ -37,8 +37,9 @@ template <class T, class Platform> struct once_value<once_cell<T, Platform>> {
 
 } // namespace detail
 
-/// Holds the turn, or is empty. The turn is the right to initialise an Of, that is, a once_flag or
-/// a once_cell. If this object is destroyed without set(), the next caller gets the turn.
+/// Holds the turn, or is empty. The turn is the right to initialise a once_flag or a once_cell; Of
+/// is the type of that object. If this object is destroyed without set(), the next caller gets the
+/// turn.
 template <class Of> class [[nodiscard]] once_turn {
     using T = typename detail::once_value<Of>::type;
     static constexpr bool is_of_flag = std::is_void_v<T>;

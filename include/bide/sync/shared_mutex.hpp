@@ -73,7 +73,7 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     return wait_status::waiting;
 }
 
-// The queue as an upgrade sees it: for thread_wait, and as the steps of an operation
+// The wait of an upgrade in the queue: the queue of a thread_wait, and the steps of an operation
 // (core/wait_ops.hpp) without its result.
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
@@ -276,8 +276,8 @@ public:
                                             upgradable().wait(token) == wait_status::granted);
     }
     /// Unlocks an upgradable lock.
-    /// Requires: the caller has an upgradable lock and has not upgraded it; terminates if it can
-    /// tell that this is not so.
+    /// Requires: the caller has an upgradable lock and has not upgraded it. If the function detects
+    /// that this does not hold, it terminates.
     void unlock_upgradable() noexcept {
         if (!permits_.give(most, all)) {
             detail::fatal(name, this, "unlocked (upgradable) while not locked");

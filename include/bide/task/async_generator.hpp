@@ -70,8 +70,9 @@ public:
     generator_call(const generator_call&) = delete;
     generator_call& operator=(const generator_call&) = delete;
 
-    // Returns true if the producer has yielded or ended. Otherwise the caller must access neither
-    // the producer nor its consumer.
+    // Resumes the producer. Returns true if the producer yields or ends in this call. Returns false
+    // if it has left the call in another way, for example to wait. Then the caller must access
+    // neither the producer nor its consumer.
     bool run(std::coroutine_handle<> producer) noexcept {
         producer.resume();
         if (producer_) {
@@ -90,8 +91,8 @@ public:
     }
 
     // Called by a producer that yields. `call` is the latest call of this producer, and may be
-    // over. If `call` is the innermost call of this thread, ends it and returns true. The producers
-    // are compared, too, because a later call of another producer may have the same address.
+    // over. If `call` is the innermost call of this thread, ends it and returns true. Compares the
+    // producers, too, because a later call of another producer may have the same address as `call`.
     BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
                                      const generator_call* call) noexcept {
         generator_call* const innermost = here().innermost;
@@ -142,9 +143,9 @@ private:
 // the consumer begins, it gets the executor and the context of the consumer.
 class generator_promise_base : public chain_promise {
 public:
-    // Called before each co_await of the producer. Begins the pending wait of the consumer, unless
-    // the producer awaits an item of another generator. In that case, the pending wait begins when
-    // the other generator waits.
+    // Called before each co_await of the producer. Begins the pending wait of the consumer. If the
+    // producer awaits an item of another generator, the pending wait begins later, when that
+    // generator waits.
     template <class A> decltype(auto) await_transform(A&& what) {
         if constexpr (!requires { typename std::remove_cvref_t<A>::waits_for_item; }) {
             begin_pending_wait();
@@ -356,9 +357,9 @@ private:
 
     bool has_ended() const noexcept { return !frame_.to || (keeps_ended && frame_.to.done()); }
 
-    // The handle is empty if the producer was destroyed. The promise of the consumer refers to the
-    // frame through this operation, because the generator object may lie in another coroutine than
-    // the consumer.
+    // Owns the frame of the producer during the wait; empty if the producer was destroyed. The
+    // promise of the consumer reaches that frame through this operation and not through the
+    // generator, because the generator may lie in another coroutine than the consumer.
     detail::awaited_frame frame_;
 };
 

@@ -21,7 +21,7 @@ enum class cancel_reason : std::uint8_t {
 };
 
 /// Returns a reason that the program defines.
-/// Requires: n is below 128; only its low seven bits count.
+/// Requires: n is below 128; a higher number is taken modulo 128.
 constexpr cancel_reason user_reason(unsigned n) noexcept {
     return static_cast<cancel_reason>(static_cast<unsigned>(cancel_reason::user) | (n & 127U));
 }

@@ -22,9 +22,9 @@
 /// its one thread.
 ///
 /// If all operations of a child are ready, the child pauses when the budget is spent, and queued
-/// tasks run. After at most 4,096 such pauses, one more child that has not started is posted; the
-/// first to be posted is the last child of the outermost when_all(). So each child starts, and a
-/// child may wait for a later one.
+/// tasks run. After at most 4,096 such pauses, one of the children that have not started is posted,
+/// beginning with the last child of the outermost when_all(). So each child starts, and a child may
+/// wait for a later one.
 ///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
@@ -361,9 +361,9 @@ private:
         }
         std::size_t counts = 1;
         if (c.in_place_) {
-            // The chain of the child has ended where the parent must not continue: on a thread that
-            // is no worker, or inside of another executor. No thread runs the parent, so the parent
-            // starts no further child.
+            // The chain of the child has ended on a thread that is no worker, or inside of another
+            // executor. The parent must not continue there. No thread runs the parent now, so the
+            // parent starts no further child.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {
@@ -643,8 +643,8 @@ template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
     return children;
 }
 
-// Stands for a type that is not a child. With this type, the rest of the statement compiles, so
-// that the compiler reports only one error.
+// Stands for a type that is not a child. It lets the rest of the statement compile, so that the
+// compiler reports only one error.
 template <class Other> using refused_child = std::monostate;
 
 template <class... Others> [[noreturn]] void refuse_children() {
@@ -660,8 +660,8 @@ template <class... Others> [[noreturn]] void refuse_children() {
 /// std::monostate.
 /// Throws: if children failed, the exception of the first failed child in argument order, after all
 /// children have ended. The other exceptions are dropped. Also std::bad_alloc, and what the move of
-/// a value throws. stopped_error, if the awaiting task has awaited children 128 times since its
-/// cancellation.
+/// a value throws. stopped_error, if the awaiting task was cancelled and has awaited children 128
+/// times since.
 /// Cancellation: cancels all children, and waits for them.
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {

@@ -22,8 +22,8 @@
 //
 // The runners are children of one when_state, as those of when_all() are. There are as many as the
 // limit allows. Each runner takes the next item, awaits its task, and repeats. So an item costs a
-// call and an await, but neither a spawn nor a permit. Runners that have not started wait like
-// every child of when_all(). The first runner that fails cancels all runners.
+// call and an await, but neither a spawn nor a permit. A runner that has not started yet is queued
+// like every child of when_all(). The first runner that fails cancels all runners.
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
@@ -78,9 +78,10 @@ private:
 // used by reference. If `Keeps` is true, the values of the tasks are kept.
 //
 // Each item is handed out once and in order. A runner takes an item under a lock. If next() returns
-// an awaitable, the runner awaits it with the lock, for which other runners wait without a thread.
-// Otherwise the lock blocks a thread while another thread takes one item. The next() of a range is
-// not called again after it has returned no item or has thrown.
+// an awaitable, the runner holds the lock while it awaits that object; other runners wait for the
+// lock without a thread. Otherwise a runner that waits for the lock blocks its thread while another
+// runner takes one item. The next() of a range is not called again after it has returned no item or
+// has thrown.
 template <class Range, class F, bool Keeps> class concurrent_run {
     using R = std::remove_reference_t<Range>;
     static constexpr bool awaits = awaited_range<R>;

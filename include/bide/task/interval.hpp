@@ -15,8 +15,8 @@ enum class missed_ticks {
     skip,  ///< Combines the due ticks into one tick. The next tick keeps its scheduled time.
     burst, ///< Delivers each due tick on its own, without a wait between them.
     /// Combines the due ticks into one tick. If ticks were missed, the next tick comes one whole
-    /// period later. If a tick was late by less than a period, the next tick keeps its scheduled
-    /// time.
+    /// period after that one. If a tick was late by less than a period, the next tick keeps its
+    /// scheduled time.
     delay
 };
 

@@ -71,7 +71,7 @@ public:
     count burst() const noexcept { return burst_ / parts_; }
     count parts() const noexcept { return parts_; }
 
-    // Takes c tokens, if they are in the bucket at `latest` or before.
+    // Takes c tokens, if they will be in the bucket at or before the time `latest`.
     // Requires: c is from 1 to burst().
     taken take(std::int64_t now, count c, std::int64_t latest) noexcept {
         const count come = come_until(now);
@@ -224,7 +224,7 @@ public:
     }
 
     /// Acquires n tokens as acquire() does, for a coroutine. If the time of the tokens comes after
-    /// this_task::deadline(), waits until that deadline and takes no tokens before.
+    /// this_task::deadline(), takes no tokens, and waits until that deadline.
     /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is
     /// cancelled.
     /// Cancellation: the wait is stopped.

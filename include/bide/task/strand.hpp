@@ -112,10 +112,9 @@ public:
     strand& operator=(const strand&) = delete;
 
     /// Waits until the thread that ran the last runnable has left the strand.
-    /// Requires: everything that was posted has run. The caller does not run on the strand, and
-    /// each task of run() has ended or was destroyed; otherwise terminates with a message. If the
-    /// tasks belong to a task_group that is declared after the strand, they end before the strand
-    /// is destroyed. scheduler::shutdown() ends tasks, too.
+    /// Requires: everything that was posted has run. Otherwise terminates with a message if the
+    /// caller runs on the strand, or if a task of run() has neither ended nor was destroyed. To end
+    /// the tasks in time, declare their task_group after the strand, or call scheduler::shutdown().
     ~strand() {
         if (is_here()) {
             detail::fatal("strand", this, "destroyed by what runs on it");
@@ -169,8 +168,8 @@ private:
     }
 
     // Posts the strand again only if a runnable is queued. An unneeded post would keep the strand
-    // busy, and the destructor, which may run on the only thread of `where_`, would wait for it
-    // forever.
+    // busy. The destructor would wait for the end of that post; on the only thread of `where_`, it
+    // would wait forever.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

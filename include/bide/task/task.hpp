@@ -260,8 +260,8 @@ private:
 
     void drive() noexcept {
         for (;;) {
-            // While this thread sleeps, another thread takes over its worker; while this thread
-            // spins, none does. So the thread spins only if it has no worker.
+            // If this thread has a worker, another thread takes over that worker while this thread
+            // sleeps, but not while it spins. So the thread spins only if it has no worker.
             if (queue_.empty() && local::get().host == nullptr) {
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }

@@ -20,9 +20,9 @@
 /// spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run. Read
 /// the value before such a call, and capture it.
 //
-// A scope is the only child of a when_state; the task of with_deadline() is, too. The binding of
-// key and value lies in the frame of with_value(). A task without values has no memory for them:
-// its context finds the values of its parent.
+// A scope is the only child of a when_state, as the task of with_deadline() is. The binding of key
+// and value lies in the frame of with_value(). A task without values has no memory for them: its
+// context finds the values of its parent.
 
 #include <bide/task/compose.hpp>
 

@@ -3,7 +3,7 @@
 #define BIDE_TASK_WITH_DEADLINE_HPP
 
 /// \file
-/// Runs a task with a deadline, which travels to the tasks that it awaits and to its children.
+/// Runs a task with a deadline, which also holds for the tasks that it awaits and for its children.
 ///
 /// When the deadline has passed, the task is cancelled, with the reason cancel_reason::timeout. Its
 /// current wait, or its next one, is stopped. The task decides how it reacts, and the await
@@ -21,9 +21,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The only child of a when_state, and its timer. It is destroyed before the frames of the child,
-// because the parent does not list these frames among those that it awaits. So the timer never
-// cancels a task that is being destroyed.
+// The only child of a when_state, and the timer of its deadline. This object is destroyed before
+// the frames of the child, because the parent does not list these frames among those that it
+// awaits. So the timer never cancels a task that is being destroyed.
 template <task_source S> class timed_child final : public task_child<S> {
     using platform = native_platform;
 

@@ -132,9 +132,9 @@ private:
 // names it. The destructor is checked first, because std::is_nothrow_move_constructible is false
 // too if the destructor may throw.
 //
-// Nothing else is required. So an item is constructed in place by direct initialisation and never
-// assigned, and its address is taken by __builtin_addressof(). An item of any alignment is aligned
-// inside a channel.
+// The channels rely on nothing else: an item is constructed in place by direct initialisation and
+// never assigned, and its address is taken by __builtin_addressof(). An item of any alignment is
+// aligned inside a channel.
 template <class T> constexpr bool check_element() noexcept {
     static_assert(std::is_object_v<T> && !std::is_const_v<T>,
                   "bide: a channel's elements must be objects that are not const");
@@ -296,8 +296,8 @@ template <class T, class Platform, class Source> class item_wait {
         }
     };
 
-    // The wait of a thread, with the interface that thread_wait needs. Both sides use this one
-    // type, so that a program contains its code only once.
+    // The wait of a thread, with the interface that thread_wait needs. Senders and receivers use
+    // this one type, so that a program contains its code only once.
     struct thread {
         Source& source;
         side which;

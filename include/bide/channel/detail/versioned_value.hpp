@@ -85,8 +85,8 @@ public:
         return first;
     }
 
-    // Waits until look() does not return waiting, and returns its result. The limit is a deadline
-    // or a stop token.
+    // Waits until look() returns a status other than waiting, and returns that status. `limit` is a
+    // deadline or a stop token, which may end the wait earlier.
     template <class Limit> wait_status wait(reader& r, const Limit& limit) noexcept {
         reader_wait mine{*this, r};
         return base::wait_in(mine, limit);

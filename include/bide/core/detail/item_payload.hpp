@@ -3,8 +3,8 @@
 #define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
 // The payloads of waits for an item, by a coroutine or a select. This header specialises
-// wait_payload, which decides the layout of a basic_async_op. So a header that names a
-// basic_async_op of any type includes this one.
+// wait_payload, which decides the layout of a basic_async_op. So each header that names a
+// basic_async_op, of whatever type, must include this one.
 
 #include <bide/core/wait_ops.hpp>
 

@@ -69,8 +69,8 @@ struct wait_subject {
     }
 };
 
-// Returns the object that a wait waits for. If the wait does not name one, the result has no
-// primitive.
+// Returns a description of the object that a wait waits for. If the wait names no such object, the
+// description has no primitive.
 template <class Wait, class... Payload>
 wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     wait_subject what;

@@ -31,7 +31,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
     // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
-    // If make() returns nullptr, or if there is no memory to prepare for fork(), returns nullptr.
+    // Returns nullptr if make() does, or if there is no memory for the handler of fork().
     // Throws: any exception of make().
     template <class Make> static T* get(Make make) {
         // Order: acquire [process_wide.publish]; the caller sees the finished T.

@@ -10,8 +10,8 @@
 namespace bide { inline namespace BIDE_ABI {
 
 // Describes how a suspended chain of coroutines resumes. The last coroutine of the chain is called
-// the leaf. This object lies in the frame of the leaf. The handle of the leaf is in the context of
-// the chain, so that the context can resume the leaf without a read of the frame.
+// the leaf. This object lies in the frame of the leaf. The handle of the leaf lies in the context
+// of the chain instead, so that the context can resume the leaf without a read of its frame.
 struct suspension {
     executor_ref* where = nullptr; // resumes the chain
     waker interrupt;               // ends the wait, on any thread
@@ -86,8 +86,9 @@ public:
     // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The thread that decides the wait calls it, once for each
-    // begin_wait() that no end_wait() follows. Afterwards that thread does not access the chain.
+    // Resumes the chain after its wait. The thread that decides the wait calls it once for each
+    // begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not access
+    // the chain.
     virtual void wake() noexcept = 0;
 
     // Returns the executor on which the chain will resume. If the chain has not called
@@ -98,9 +99,9 @@ public:
     // returns false.
     virtual bool is_cancelled() noexcept = 0;
 
-    // Called if the chain is cancelled, so that begin_wait() has refused its wait, and the chain
-    // awaits children (task/compose.hpp). The children may begin nevertheless. Each call counts one
-    // such await. Returns true if there were so many that this await must be stopped.
+    // Called if a cancelled chain awaits children (task/compose.hpp) and begin_wait() has therefore
+    // returned false. The children may begin nevertheless. Each call counts one such await. Returns
+    // true if the count is so high that this await must be stopped.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the time at which the chain is cancelled.

@@ -46,8 +46,8 @@ public:
     // Throws: std::system_error if the system has no more descriptors or memory.
     event_fd() : owned_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-    // Makes the descriptor readable. Any thread may call it. The call ends the caller's use of
-    // *this.
+    // Makes the descriptor readable. Any thread may call it. Does not access *this after the
+    // descriptor has become readable.
     void set() noexcept {
         const int saved = errno;
         ::eventfd_write(fd(), 1); // fails only if it is readable: its counter is full

@@ -6,8 +6,8 @@
 // move throws, the values are unspecified, but all objects are still constructed. Even if
 // comparisons return random results, no object outside the range is accessed.
 //
-// Calls of functions are qualified, because the namespace of the elements may have functions of the
-// same names.
+// All calls are qualified, because the namespace of the elements may have functions of the same
+// names.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -21,7 +21,7 @@ inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
 template <class Forker> using sort_state = basic_loop_state<typename Forker::platform>;
 
 // Calls sort(state) in one fork-join, so that a shutdown of the scheduler waits for the whole sort.
-// If there are less than sort_fork_size elements, calls sort(state) without a fork-join. If there
+// If there are fewer than sort_fork_size elements, calls sort(state) without a fork-join. If there
 // are no elements, does not call it. `steps` is the total that is reported as progress.
 // Throws: stopped_error if a part was skipped because of a stop.
 template <class On, class Sort>
@@ -91,8 +91,8 @@ template <class It> It ahead(It it, std::ptrdiff_t n) {
     return it + static_cast<std::iter_difference_t<It>>(n);
 }
 
-// Returns 0 or 1. Written so that clang makes no branch for the condition. With a branch, a merge
-// of random numbers takes twice as long. g++ makes no branch in any case.
+// Returns 0 or 1. This form keeps clang from making a branch for the condition. With a branch, a
+// merge of random numbers takes twice as long. g++ makes no branch in any case.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
 #if defined(__clang__)

@@ -185,8 +185,8 @@ public:
     }
 
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
-    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: this lane
-    // may have older jobs, and a thief that stole from another lane must not find them.
+    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile. (This lane
+    // may have older jobs. A thief that stole from another lane must not find them.)
     typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         return wait_for(mine, from, false);
     }
@@ -201,15 +201,15 @@ public:
     }
 
     depth_type depth() const noexcept { return deque_.depth(); }
-    // Returns true if thieves would find no job here. Also returns true if the number of jobs here
-    // is less than `most` and less than the number of workers that sleep.
+    // Returns true if this lane has no job for thieves. Also returns true if it has fewer jobs than
+    // `most` and fewer jobs than there are sleeping workers.
     bool wants_work(std::uint64_t most) const noexcept {
         const std::uint64_t wakes = (std::min)(worth(), pool_.wakes_for_arms());
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
-    // Called when the owner begins a fork-join or a part of one. The fork-join may wake `wakes`
-    // workers, and began at the time `ns`.
+    // The owner calls it when it begins a fork-join or a part of one. The fork-join may wake
+    // `wakes` workers, and began at the time `ns`.
     void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
         // Order: relaxed, both; hints.
         worth_.store(wakes, std::memory_order_relaxed);
@@ -528,9 +528,9 @@ private:
     }
 
     lane* newest() const noexcept {
-        // Order: seq_cst [idle.announce]; if a lane is not seen here, no job was published on it
-        // before this worker's announcement. Acquire [fork_lane.list]; sees the construction of the
-        // lane.
+        // Order: seq_cst [idle.announce]; if this load misses a lane, no job was published on that
+        // lane before this worker's announcement. Acquire [fork_lane.list]; sees the construction
+        // of each lane in the list.
         return newest_.load(std::memory_order_seq_cst);
     }
 

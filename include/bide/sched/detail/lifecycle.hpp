@@ -3,8 +3,8 @@
 #define BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 
 // How a scheduler or a run_loop starts tasks, finds that no task is left, and ends. Both are task
-// homes: the executors to which tasks belong (task/detail/task_control.hpp). A run_loop is a pool
-// of one worker.
+// homes. A task home is the executor that a task belongs to (task/detail/task_control.hpp). A
+// run_loop is a pool of one worker.
 //
 // Counting. A task is counted when it is spawned, by the thread that spawns it, and when it has
 // ended, by the thread that ends it. A worker has counters of its own. Every other thread is
@@ -51,8 +51,8 @@ public:
     class external_call {
     public:
         explicit external_call(basic_lifecycle& of) noexcept : external_calls_(of.external_calls_) {
-            // Order: relaxed; this count precedes the push of the runnable. The thread that
-            // destroys the scheduler does so only after it has seen that runnable.
+            // Order: relaxed; this count comes before the push of the runnable. The scheduler is
+            // destroyed only after that runnable was seen.
             external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
         external_call& operator=(external_call&&) = delete;
@@ -150,8 +150,8 @@ public:
             w->completed.add(1);
             return;
         }
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; this count is the last step of the
-        // task, and precedes the search for a sleeping worker.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; the task ends with this count. The
+        // look for a sleeping worker comes after it.
         ended_externally_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [lifecycle.closing]; read after the task was counted.
         if (closing_.load(std::memory_order_seq_cst)) {
@@ -190,8 +190,8 @@ public:
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
-    // end_threads() once. end_threads() returns when all threads have ended. Returns false if the
-    // deadline passes before all of this is done.
+    // end_threads() once, which returns when all threads have ended. If the deadline passes
+    // earlier, returns false.
     template <class EndThreads>
     BIDE_COLD bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
         close();

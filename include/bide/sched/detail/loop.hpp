@@ -47,11 +47,11 @@ public:
         : executor_(executor), driver_(io), trace_(trace), owner_(thread_mark<Platform>()),
           timers_(waker(&on_earlier_timer, this), timer_slack_ns) {}
 
-    // Runs jobs on the calling thread. Sleeps while there is nothing to run. Returns the number of
-    // jobs when is_over(is_idle) returns true, stop_run() was called, or the deadline has passed.
-    // is_over() is called before each job, with `is_idle` false, and when there is nothing to run,
-    // with `is_idle` true. If `may_stop` is false, stop_run() does not end this call but the next
-    // one. Terminates if the loop is running already.
+    // Runs jobs on the calling thread, and sleeps while there is nothing to run. Calls
+    // is_over(false) before each job, and is_over(true) when there is nothing to run. Returns when
+    // is_over() returns true, stop_run() was called, or the deadline has passed. Returns the number
+    // of jobs that it ran. If `may_stop` is false, stop_run() ends the next call and not this one.
+    // Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
         enter();
@@ -360,9 +360,10 @@ private:
         }
     }
 
-    // Called if the thread is a worker of another scheduler. While the thread runs the loop,
-    // another thread may take that outer worker over, and may keep it. Then this thread no longer
-    // owns the outer worker, and there is no outer host.
+    // Sleeps until there is a token, a timer is due, or `until` has passed. If the thread is also a
+    // worker of another scheduler, `outer` is the host of that worker; otherwise nullptr. While
+    // this thread sleeps, another thread may take over that worker and keep it; in that case, sets
+    // `outer` to nullptr.
     void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
         auto& local = worker_local<Platform>::get();
         std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());

@@ -19,10 +19,10 @@
 //                     workers search at a time
 //   fork-joins        the oldest arm (basic_arm_source in worker.hpp)
 //
-// If it finds nothing, it sleeps. If its last job was an arm of a fork-join, it first searches
-// again, for as long as a wake would take. The sleep protocol (idle.hpp) has three steps: announce,
-// check every queue once more, sleep without a time-out. Each push makes its job visible and then
-// asks idle.hpp which worker to wake [idle.announce].
+// If it finds nothing, it sleeps. If the worker's last job was an arm of a fork-join, the worker
+// first continues to search, for as long as a wake would take. The sleep protocol (idle.hpp) has
+// three steps: announce, check every queue once more, sleep without a time-out. Each push makes its
+// job visible and then asks idle.hpp which worker to wake [idle.announce].
 //
 // High and low jobs have one queue each: a list under a lock, which all workers share. Any worker
 // may take such a job, and a push of such a job wakes a sleeping worker. Only one thread may run a
@@ -84,9 +84,9 @@ public:
     // Called when the calling thread leaves `w`. Makes another thread run `w`. Returns false if
     // there is no such thread.
     virtual bool replace(worker& w) noexcept = 0;
-    // Called if replace() has found no thread. Returns true if a thread will become free. That
-    // thread calls replace_blocked() or take_blocked() when it becomes free. Returns false if no
-    // thread will become free and none can be started.
+    // Called if replace() has found no thread. Returns true if a thread will become free; that
+    // thread then calls replace_blocked() or take_blocked(). Returns false if no thread will become
+    // free and none can be started.
     virtual bool request_replacement() noexcept { return true; }
     // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
     // the idle thread run `w`. Returns false if there is no idle thread.
@@ -146,16 +146,16 @@ template <class Platform> class basic_timer_leader {
 public:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    // Returns true if no sleeper wakes at the time `t` or before. The caller first makes its timer
-    // for `t` visible.
+    // Returns true if no sleeper wakes at or before the time `t`. Before this call, the caller
+    // makes its timer for `t` visible.
     bool wakes_after(std::int64_t t) const noexcept {
         // Order: seq_cst [timer_queue.next]; after the timer was made visible.
         return t < until_.load(std::memory_order_seq_cst);
     }
 
     // Called when a worker goes to sleep. next() reads the time of the earliest timer, with order
-    // seq_cst. If no leader wakes at that time or before, the caller becomes the leader, and `mine`
-    // becomes the time at which the caller wakes. Otherwise `mine` does not change.
+    // seq_cst. If no leader wakes at or before that time, the caller becomes the leader, and `mine`
+    // becomes the time at which it wakes. Otherwise `mine` does not change.
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
@@ -181,8 +181,9 @@ public:
             return false;
         }
         std::int64_t seen = std::exchange(mine, never);
-        // Order: seq_cst [timer_queue.next]; a thread that has read the old time has made its timer
-        // visible before that. A worker that reads the timers after this step sees that timer.
+        // Order: seq_cst [timer_queue.next]. A thread makes its timer visible before it reads this
+        // time. If it has read the old time, a worker that reads the timers after this step sees
+        // that timer.
         // Failure: another leader wakes earlier.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
@@ -385,7 +386,7 @@ public:
     }
 
     // Called by the running job. When the job has ended, the worker queues `r` behind all other
-    // jobs. If `r` is a chain that has paused, `paused` is the same object. Otherwise `paused` is
+    // jobs. If `r` is a chain that has paused, `paused` points to `r`, too; otherwise it is
     // nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
@@ -419,8 +420,9 @@ public:
         runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
         if (r != nullptr) {
             w.has_stolen(taken);
-            // Wakes a worker, as each push does [idle.announce]. The jobs were in no ring while
-            // they were moved. A worker that announced its sleep at that time has not seen them.
+            // Wakes a worker, as each push does [idle.announce]. While the jobs were moved, they
+            // were in no ring, and a worker that announced its sleep at that time has not seen
+            // them.
             wake_any();
         }
         return r;
@@ -498,9 +500,9 @@ public:
 
     // Returns the source of the arms of fork-joins, or nullptr before the first fork-join.
     basic_arm_source<Platform>* arms() const noexcept {
-        // Order: seq_cst [idle.announce]; if the source is not seen here, no arm was published
-        // before this worker's announcement. Acquire [fork_lane.source]; sees the construction of
-        // the source.
+        // Order: seq_cst [idle.announce]; if this load returns nullptr, no arm was published before
+        // this worker's announcement. Acquire [fork_lane.source]; sees the construction of the
+        // source.
         return arms_.load(std::memory_order_seq_cst);
     }
 
@@ -632,10 +634,10 @@ private:
                         least_spin_ns());
                 }
                 if (r != nullptr) {
-                    // If this worker was the timed sleeper, pushes of arms have woken no worker,
-                    // because this worker would have taken the arms. Now it has another job. So
-                    // another sleeper is woken for the arms, even if that sleeper does not become
-                    // the timed sleeper.
+                    // While this worker was the timed sleeper, pushes of arms woke no worker,
+                    // because they relied on this worker to take the arms. Now this worker has
+                    // another job. So another sleeper is woken for the arms, even if that sleeper
+                    // does not become the timed sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
                     unpark(idle_.end_search(more));

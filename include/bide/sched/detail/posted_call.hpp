@@ -36,8 +36,8 @@ public:
         wait_status try_now() const noexcept {
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
-        // The call must not be posted earlier. If the task was cancelled before this wait,
-        // on_cancel() has been called by now, so that the posted call finds the stop.
+        // The call is posted here and not earlier. If the task was cancelled before this wait,
+        // on_cancel() has already requested the stop, and the posted call finds it.
         wait_status enqueue(node& w) const noexcept {
             of.begin();
             return of.ended_.enqueue(w);

@@ -124,7 +124,8 @@ public:
     // Makes the calling thread the owner. `me` is an even address that belongs to the calling
     // thread and does not change.
     void begin(const void* me) noexcept {
-        // Order: relaxed; the previous owner finds that it lost the worker, and touches nothing.
+        // Order: relaxed; the previous owner that reads this word learns that it has lost the
+        // worker, and accesses nothing of it.
         word_.store(of(me), std::memory_order_relaxed);
     }
 
@@ -139,8 +140,8 @@ public:
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
-        // Order: acquire [worker.ownership]; another thread may have looked for a replacement and
-        // found none. This thread sees the writes of that thread. Failure relaxed: the loop reads
+        // Order: acquire [worker.ownership]; if another thread has looked for a replacement and
+        // found none, this thread sees the writes of that thread. Failure relaxed: the loop reads
         // again.
         while (!word_.compare_exchange_strong(seen, of(me), std::memory_order_acquire,
                                               std::memory_order_relaxed)) {
@@ -323,7 +324,7 @@ template <class Platform> class basic_counter {
 public:
     void add(std::uint64_t n) noexcept {
         // Order: release [lifecycle.counts]; a thread that reads this count of ended tasks also
-        // sees the earlier counts of spawned tasks.
+        // sees the counts of spawned tasks that were stored before.
         value_.store(own() + n, std::memory_order_release);
     }
 
@@ -359,10 +360,10 @@ public:
         polls_ = 0;
     }
 
-    // When a chain (compose.hpp) has paused many times, its oldest child is queued. Returns the
-    // number of pauses before that, at most 4,096. If the chain is the only job, this is the number
-    // of pauses that take 1 ms. If other jobs are queued, the number is larger: these jobs may be
-    // children, too, and if all children were queued soon, a tree of when_all would run breadth
+    // When a chain (compose.hpp) has paused many times, its oldest child is queued. Returns after
+    // how many pauses that happens, at most 4,096. If the chain is the only job, this is the number
+    // of pauses that take 1 ms. If other jobs are queued, the number is larger, because these jobs
+    // may be children, too: if all children were queued soon, a tree of when_all would run breadth
     // first.
     unsigned child_pauses(unsigned queued) const noexcept {
         return interval_ * ((std::min)(queued, 31U) + 1);

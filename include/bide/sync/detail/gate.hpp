@@ -34,8 +34,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The steps that waits on gates, on barriers and in the notify queue have in common. In their
-// words, bits 0 and 1 are the lock of the queue, bit 2 is `queued`, and the bits above are the
+// The steps that the waits of a gate, a barrier and a notify have in common. In the words of all
+// three, bits 0 and 1 are the lock of the queue, bit 2 is `queued`, and the bits above are the
 // state that a waiter waits for.
 //
 // The decision to wait is one CAS under the lock. If the word lets the waiter pass, the CAS

@@ -32,9 +32,9 @@
 //   the waiter's CAS, then release    the release finds `queued` and acquires the lock. Then it
 //                                     finds the waiter, which held the lock until it was linked
 //
-// There is no second variable that could be read too early. So acquire and release on one word are
-// enough, and no seq_cst is needed. An uncontended acquire or release is one CAS that takes no
-// lock.
+// There is no second variable that could be read too early. So acquire and release order on this
+// one word suffice, and no step needs seq_cst. An uncontended acquire or release is one CAS that
+// takes no lock.
 //
 // Last access. If there are no waiters, a release ends with its CAS. If there are waiters, it
 // releases the lock and stores the surplus permits by one step. Then it publishes the grants, each
@@ -144,9 +144,9 @@ public:
     // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
-    // Enqueues `w` in front of all waiters. The caller holds permits for which these waiters wait.
-    // If the first waiter was granted a part of its permits, `w` gets that part. shared_mutex.hpp
-    // defines this function.
+    // Enqueues `w` in front of all waiters, because the caller holds permits that these waiters
+    // wait for. If the first waiter was granted a part of its permits, `w` gets that part.
+    // shared_mutex.hpp defines this function.
     wait_status enqueue_first(node& w) noexcept;
 
     // The functions of a loan. A loan is a number of permits that a biased_shared_mutex holds while

@@ -161,9 +161,9 @@ private:
 
 using task_header = basic_task_header<native_platform>;
 
-// Handles the exceptions of tasks whose outcome no join handle asks for. The function is shared,
-// because a handle may be dropped after the scheduler is destroyed. The object is one pointer,
-// because every task contains one.
+// Handles the exception of a task whose join handle was dropped. Ownership of the function is
+// shared, because a handle may be dropped after the scheduler is destroyed. The object is one
+// pointer, because every task contains such an object.
 class unhandled {
 public:
     using function = std::function<void(std::exception_ptr)>;
@@ -214,11 +214,11 @@ public:
     // Enqueues a new task. Refuses it if the home is closing.
     virtual void start(task_header& t) noexcept = 0;
 
-    // If no other thread runs the tasks of this home, a thread that waits for one of its tasks must
-    // run them. Such a thread first calls waker_of_caller(). If that returns an empty waker, the
-    // thread may just sleep. Otherwise, its wait uses the returned waker, and the thread calls
-    // run_tasks(w), where the waiter `w` has that waker. run_tasks() runs tasks until `w` is
-    // complete, or until another thread runs the tasks.
+    // If no other thread runs the tasks of this home, a thread that waits for one of these tasks
+    // must run them. Each waiting thread first calls waker_of_caller(). If that returns an empty
+    // waker, the thread may just sleep. Otherwise the thread constructs its waiter `w` with the
+    // returned waker, and calls run_tasks(w). run_tasks() runs tasks until `w` is complete, or
+    // until another thread runs the tasks.
     virtual waker waker_of_caller() noexcept { return {}; }
     virtual void run_tasks(const basic_waiter<native_platform>&) noexcept {}
 

@@ -60,10 +60,10 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. While a task is
 // claimed, it is not resumed: a wake only sets `notified`. So the node outlives the interruption.
 // After the interruption, the canceller posts the task if its wait was decided meanwhile, by the
-// canceller or by another thread. It may also happen that the task is claimed, and its node is then
-// refused or granted at once, so that the task stays on its thread. Such a task needs no wake, but
-// waits until the claim has ended. A task that is cancelled while it is active or shielded learns
-// of the cancellation when it begins its next wait.
+// canceller or by another thread. A canceller may also claim a task whose node is then refused or
+// granted at once. Such a task stays on its thread and needs no wake, but it first waits until the
+// claim has ended. A task that is cancelled while it is active or shielded learns of the
+// cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
 public:
@@ -143,9 +143,9 @@ public:
         word next;
         do {
             next = seen | ((seen & claimed) != 0 ? notified : active);
-            // Order: acq_rel [task.claim]; the decider's writes are visible to the task, even if
-            // the canceller posts the task. If an interruption had no effect, it happens before the
-            // next steps of the task.
+            // Order: acq_rel [task.claim]; release: the task sees what the decider wrote, even if
+            // the canceller posts the task. Acquire: an interruption that had no effect happens
+            // before the next steps of the task.
             // Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
@@ -465,8 +465,8 @@ protected:
                 return finish();
             }
             local& here = local::get();
-            // Gives the task a budget, on any thread. If the task was cancelled before it starts,
-            // its budget is spent, so its first operation is stopped.
+            // Gives the task a budget, also on a thread that is no worker. If the task was
+            // cancelled before its start, that budget is spent, so its first operation is stopped.
             const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
@@ -608,8 +608,8 @@ private:
 };
 
 // A list of the tasks that have waited. The shutdown of the scheduler cancels them, and a dump
-// shows them. A task that never waits is never listed. Each worker has one list, with a lock. A
-// task is in the list of the worker on which it first waited, until the task ends.
+// shows them. Each worker has one list, with a lock. When a task waits for the first time, it is
+// added to the list of its worker, and stays there until it ends.
 template <class Platform> class basic_task_registry {
     using header = basic_task_header<Platform>;
     using list = basic_task_list<Platform, header>;
