@@ -18,9 +18,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides,
-// which overflows for a period such as 1/60 of a second. The factor of a period of 1e18 seconds
-// fits no type of std::chrono.
+// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides, and
+// that overflows for a period such as 1/60 of a second. For a period of 1e18 seconds, the factor
+// does not fit into any type of std::chrono.
 
 // `count` periods P are count * num * ns / den nanoseconds, where num * ns / den is a reduced
 // fraction.

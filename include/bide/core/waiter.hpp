@@ -291,7 +291,8 @@ public:
 
     /// Ends a wait that is in no queue. Called by any thread.
     /// Returns: true if this call ended the wait; the caller then wakes the owner. False if the
-    /// wait was ended before, or has not begun; begin_alone() then returns false.
+    /// wait was ended before. Also false if the wait has not begun: the next begin_alone() then
+    /// returns false.
     bool end_alone(wait_status why) noexcept {
         wait_status seen = wait_status::parked;
         // Order: acq_rel [waiter.alone]; as in begin_alone(). Failure: relaxed, the loop tries
@@ -567,7 +568,7 @@ private:
     static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
 
     // Returns the list to which this thread's releases give their wakers; nullptr if the wakers run
-    // now. A scope that posts its list does not leave its wakers to the list of an outer scope.
+    // now: see waker_redirect::list().
     static basic_wake_list* taker(const resume_state& mine) noexcept {
         const detail::waker_redirect* const to = mine.wakers;
         return to != nullptr ? static_cast<basic_wake_list*>(to->list()) : nullptr;

@@ -304,7 +304,7 @@ namespace detail {
 
 // A chain of coroutines that has paused. `forked` contains the runnables that the chain has forked
 // and that no worker has taken. `pauses` counts how often in a row the chain has paused before this
-// pause. After a pause that has queued the forked runnables, it begins again at 0.
+// pause. After a pause that has queued a forked runnable, it begins again at 0.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;
@@ -328,9 +328,10 @@ public:
     virtual void post_in_order(runnable& r) noexcept { executor().post(r); }
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
-    // another job runs before the chain, this function moves the runnables that were forked here to
-    // `chain`, and the chain forks them again. After several pauses, it queues the forked runnables
-    // before the chain instead, and sets chain.pauses to 0.
+    // another job will run before the chain continues, this function moves the runnables that the
+    // chain has forked to chain.forked. The chain forks them again when it continues. After many
+    // pauses in a row, this function also queues the oldest forked runnable in front of the chain,
+    // and sets chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
     // Takes runnables out of the list, from the front, and stores them where take_back() and other
