@@ -237,8 +237,8 @@ public:
                publisher_.load(std::memory_order_relaxed) == publisher::none;
     }
 
-    /// Called by a thief. Publishes all private jobs in the place of the owner. Returns false if
-    /// there are no private jobs, or if the owner or another thief publishes them first.
+    /// Called by a thief. Publishes all private jobs on behalf of the owner. Returns false if there
+    /// are no private jobs, or if the owner or another thief publishes them first.
     bool publish_all() noexcept {
         auto alone = publisher::none;
         // Order: acquire [fork_deque.publisher]; the previous thief has cleared its bit. Failure

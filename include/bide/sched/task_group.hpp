@@ -46,10 +46,11 @@ namespace detail {
 // A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
 // it continues to wait until all members have ended (wait_steps::on_cancel).
 
-// Called with the lock of the queue. If `what` is waiting, queues `w` and returns waiting; if a
-// stop or a time-out came first, returns that outcome instead. Any other `what` is the outcome of
-// `w` and is returned; if the select of `w` has chosen another case, returns waiting. After the
-// release of the lock, the caller passes the result to settle_if_over().
+// Queues `w`, or completes it with the outcome `what`. Called with the lock of the queue. If `what`
+// is waiting, queues `w` and returns waiting. But if a stop or a time-out came first, does not
+// queue `w`, and returns that outcome. If `what` is an outcome, returns `what`. But if the select
+// of `w` has chosen another case, returns waiting. After the release of the lock, the caller passes
+// the result to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
                            wait_status what) noexcept {

@@ -929,8 +929,8 @@ private:
     // ---- High, low and pinned jobs
 
     bool uses_classes() const noexcept {
-        // Order: relaxed; a worker that does not see the flag looks at the queues before it sleeps.
-        // If it sees a job there, it also sees the flag.
+        // Order: relaxed; even if a worker does not see the flag here, it looks at the queues
+        // before it sleeps. If it sees a job there, it also sees the flag.
         return uses_classes_.load(std::memory_order_relaxed);
     }
     void use_classes() noexcept {

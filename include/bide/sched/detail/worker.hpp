@@ -279,8 +279,8 @@ template <class Platform> class basic_thread_queue : public basic_injector<Platf
 public:
     static constexpr unsigned none = ~0U;
 
-    // `number` is the number of the worker for which the thread is started. The thread owns that
-    // worker first.
+    // `number` is the number of the worker for which the thread is started. At first the thread
+    // owns that worker.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
 
     // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
