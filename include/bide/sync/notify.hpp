@@ -235,8 +235,9 @@ private:
         return (entry::change_or_lock(word_, with_next) & queued) == 0;
     }
     // Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks
-    // the seat. If the node is a case of a select that has selected another case, marks the seat in
-    // whose place the node stands. If there is no such seat, returns false.
+    // the seat. The node may be a case of a select that has selected another case. Then, if the
+    // node stands in the place of a seat, marks that seat; otherwise returns false, and no waiter
+    // was notified.
     bool let_go(wait_status what, wake_list& woken) noexcept {
         node& w = queue_.pop();
         if (w.amount() == for_seats) {
