@@ -23,8 +23,9 @@ namespace bide { inline namespace BIDE_ABI {
 /// \endcode
 ///
 /// A handler may add and remove cases, also its own; it may not select. A time-out counts from the
-/// start of each select. A deadline that has passed and a requested stop stay ready. If a case that
-/// sends is chosen, its value is moved from. The caller stores a new value before the next select.
+/// start of each select. A case whose deadline has passed, or whose stop was requested, is ready in
+/// every later select. If a case that sends is chosen, its value is moved from. The caller stores a
+/// new value before the next select.
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
