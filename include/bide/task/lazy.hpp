@@ -105,7 +105,7 @@ public:
 
     /// Makes the value as get() does, for a coroutine.
     /// Returns: a task; its value is a reference to the value.
-    /// Throws: when it is awaited: what the function throws.
+    /// Throws: when the task is awaited, what the function throws.
     task<T&> async_get() {
         return bide::async_get_or_init(cell_, [this] { return make_(); });
     }

@@ -48,7 +48,7 @@ public:
 
     /// Returns the value of this key in the innermost scope around the running task that has one.
     ///
-    /// The running task is found through the thread that runs it, as by the functions of this_task
+    /// The running task is found through the thread that runs it, as in the functions of this_task
     /// (task/this_task.hpp).
     /// Returns: nullptr if no scope has a value of this key, or if no task runs. The value lives as
     /// long as its scope.
