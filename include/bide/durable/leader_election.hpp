@@ -37,8 +37,9 @@ struct leader_wait {
 struct leader_term {
     std::int64_t token = 0; ///< the fencing token of the term
 
-    /// Is stopped when the work of the term has to end: resign() was called, the run is stopped, or
-    /// the lock is lost, in this case before another candidate leads.
+    /// A stop is requested when the work of the term has to end: after resign(), after a stop of
+    /// the run, or when the lock is lost. If the lock is lost, the stop comes before another
+    /// candidate leads.
     std::stop_token stop{};
 };
 
@@ -69,12 +70,13 @@ public:
     /// Cancellation: returns errc::stopped.
     task<result<void, std::error_code>> async_campaign(acquire_request request = {});
 
-    /// Ends the term, or the campaign that is under way. During run(), it requests the end of the
-    /// term and returns at once; then the run campaigns again.
+    /// Ends the term of this candidate, or its campaign. During run(), resign() only requests the
+    /// end of the term and returns at once. When the term has ended, the run campaigns again.
     ///
     /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
     /// durable_guard::async_release().
-    /// Blocks: if it leads, for the store, as durable_guard::async_release() waits.
+    /// Blocks: if this candidate leads outside of run(), until the store has released the lock,
+    /// with the limits of durable_guard::async_release().
     result<void, std::error_code> resign();
     /// Resigns as resign() does, for a coroutine.
     task<result<void, std::error_code>> async_resign();

@@ -49,9 +49,10 @@ public:
     /// Changes the number of permits.
     ///
     /// Lock objects and waiters that were made with another number adopt the new one, whatever
-    /// durable_options::adopt_permits says. A contender that asks for more permits gets
-    /// durable_errc::permits_mismatch. Holders keep their permits and can renew them, even if they
-    /// hold more than the new number together. Then no permit is granted until enough are released.
+    /// durable_options::adopt_permits says. A contender that asks for more permits than the new
+    /// number gets durable_errc::permits_mismatch. Holders keep their permits and can renew them,
+    /// even if they hold more than the new number together. Then no permit is granted until enough
+    /// are released.
     ///
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);

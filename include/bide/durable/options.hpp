@@ -17,8 +17,9 @@ namespace bide { inline namespace BIDE_ABI {
 struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
-    /// With auto_renew, contenders wait for this time after a crash, with lock_clock::observed
-    /// longer by `drift`. Without auto_renew, the lease must be longer than a holder ever needs.
+    /// With auto_renew, contenders wait for this time after a crash of the holder; with
+    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, the
+    /// lease must be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
@@ -30,8 +31,9 @@ struct durable_options {
     std::chrono::milliseconds margin{0};
 
     /// How long before the loss of the lock its holder is warned (durable_guard::at_risk(),
-    /// durable_observer::at_risk()); less than the lease less the margin. Zero means a third of
-    /// that: with auto_renew, the renewals have then failed for about a third of the lease.
+    /// durable_observer::at_risk()); less than the lease minus the margin. Zero means a third of
+    /// that difference. With auto_renew, the renewals have failed for about a third of the lease by
+    /// then.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
@@ -45,10 +47,11 @@ struct durable_options {
     /// The clock of the record. The default is the clock that the slot's guarantees name.
     std::optional<lock_clock> clock{};
 
-    /// The tolerance for clocks that run at different rates, as a fraction of the lease. A
-    /// contender that has seen a lease unchanged for its length and this fraction of it regards the
-    /// lease as expired, whatever the record's clock shows; with lock_clock::observed, no other
-    /// time counts. With lock_clock::caller, this has no effect.
+    /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
+    /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
+    /// expired for that contender, whatever the record's clock shows. With lock_clock::observed,
+    /// this is the only way in which a lease expires by time. With lock_clock::caller, this option
+    /// has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed.

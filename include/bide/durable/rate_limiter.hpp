@@ -35,7 +35,7 @@ struct rate_options {
     std::function<std::chrono::milliseconds()> now{};
 
     /// How far the clock may be behind the time in the record. If it is behind by more, the clock
-    /// was set back: then tokens come from its present time on.
+    /// was set back, and the bucket fills from the present time of the clock on.
     std::chrono::milliseconds clock_tolerance{1'000};
 
     /// How far ahead tokens are reserved. A request for a later time gets durable_errc::queue_full.
@@ -74,11 +74,12 @@ struct rate_wait {
 ///
 /// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
 /// plus the wait for the tokens that are reserved already, which is at most longest_wait. A clock
-/// that is set forward fills the bucket early: up to a burst, and the reserved tokens, are granted
-/// twice. If a slot lost a value, the bucket is empty.
+/// that is set forward fills the bucket early: the reserved tokens, and at most one burst more, are
+/// granted twice. If a slot lost a value, the bucket is empty.
 ///
-/// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock that
-/// of a limiter: durable_errc::corrupt_record. To begin with a full bucket, delete the record.
+/// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
+/// refuses the record of a limiter: durable_errc::corrupt_record. To begin with a full bucket,
+/// delete the record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If it is unknown whether the store has taken tokens, they are taken again.

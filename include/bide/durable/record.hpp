@@ -52,8 +52,8 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //     changes the entry's count of moves: an observation with another count is void.
 //   - An entry has at most eight observations, each of another boot. While at most eight boots have
 //     contenders, each stores at most one between two moves of the entry. With more boots, each
-//     attempt replaces one of them, which the time decides: not always the oldest, because that
-//     will be the first to show that the lease has expired.
+//     attempt replaces one observation. A hash of the time selects it. The oldest one must not
+//     always be replaced, because it is the first that shows that the lease has expired.
 
 namespace detail {
 
@@ -92,8 +92,8 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
     h.held_boot = has_boots(r.clock) ? self.boot : std::string();
 }
 
-// Begins a lease now. The new lease never ends before the present one, neither on the clock nor for
-// a contender that observes it for its length.
+// Begins a lease now. The new lease never ends before the present one. This holds on the record's
+// clock, and for a contender that observes the entry for the length of its lease.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     // What is left of the lease; if that is not known here, at most all of it.
@@ -408,10 +408,11 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     return has_permits(acquire_status::granted, r.holders.back());
 }
 
-// Refreshes the contender's place in the queue. If it has none, enters it in the queue, if
-// terms::enqueue is true and the queue is not full. Also stores the contender's observations if the
-// record changes anyway, or if the contender has no place: one with a place may live long enough to
-// observe by itself.
+// Refreshes the contender's place in the queue. If the contender has no place and terms::enqueue is
+// true, enters it in the queue; refuses it if the queue is full. Also stores the contender's
+// observations if the record changes anyway, or if the contender had no place. A contender that has
+// a place may live long enough to see a lease expire, so its observations are not worth a change of
+// the record.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
@@ -669,9 +670,10 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     return true;
 }
 
-/// Changes the number of permits. If holders have more permits, no contender is granted a permit
-/// until enough are released. A contender that was made with another number adopts the new one,
-/// whatever terms::adopt_permits says. A request for more permits than that is refused.
+/// Changes the number of permits. If the holders together have more than the new number, no permit
+/// is granted until enough are released. A contender that was made with another number adopts the
+/// new one, whatever terms::adopt_permits says. A request for more permits than the new number is
+/// refused.
 ///
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
@@ -694,17 +696,20 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record after a later record was lost, whose grants are not known.
+/// Changes a record that counts again because a later record was lost. The grants of the lost
+/// record are not known.
 ///
-/// The tokens continue from the first token of the terms, or leap by fence_leap if the first token
-/// is not larger. A leap alone is not enough: if the value that replaces the lost record is lost,
-/// too, a second leap from this record leads to the same tokens.
+/// If terms::first_fence is larger than the next token of the record, it becomes the next token.
+/// Otherwise the next token grows by fence_leap. A leap alone would not be enough: if the record
+/// that replaces the lost one is lost, too, a second leap from this record leads to the same
+/// tokens.
 ///
 /// The counts of renewals of all holders continue from the new token. So no later renewal has the
 /// count of a lost one, which an observer may have seen for a long time.
 ///
-/// If the lost record was acknowledged, a holder that only it showed may still work. Then a holder
-/// of all permits is entered, for the longest lease that the record or the terms show.
+/// If the lost record was acknowledged, it may have granted permits to a holder that this record
+/// does not show, and that holder may still work. Then this function enters a holder of all
+/// permits, for the longest lease of this record and the terms.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;

@@ -106,8 +106,8 @@ struct entry : contender {
 };
 
 /// A grant. If it is released before its minimum hold time has passed, it stays until then as a
-/// resting entry. That has a nonce of its own, so no contender can renew or release it. It is bound
-/// to no process and to no mark.
+/// resting entry. A resting entry has a nonce of its own, so no contender can renew or release it.
+/// It is bound to no process and to no mark.
 struct holder : entry {
     std::int64_t fence = 0;      ///< the token of the grant
     std::int64_t lane = 0;       ///< the lowest number that no other holder had

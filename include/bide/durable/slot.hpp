@@ -42,8 +42,8 @@ struct slot_snapshot {
     /// The store's clock at the time of the read, in milliseconds since 1970, if it has one.
     std::optional<std::int64_t> server_ms{};
 
-    /// A counter of the store, if it keeps one: larger than the number of changes ever made to this
-    /// value, and never decreasing, even if the value is absent.
+    /// A counter of the store; empty if the store keeps none. It is larger than the number of
+    /// changes ever made to this value, and never decreases, even if the value is absent.
     std::optional<std::int64_t> counter{};
 };
 

@@ -215,8 +215,8 @@ private:
         }
     }
     std::int64_t warning_ms() const noexcept { return good_until() - engine_->warn_before_ms(); }
-    // A third of the lease later, or soon if the renewal failed; up to a tenth earlier, to spread
-    // the renewals.
+    // Returns the time of the next renewal: in a third of the lease, or in a tenth of that if the
+    // last renewal failed. A random part of up to a tenth is subtracted, to spread the renewals.
     std::int64_t next_renewal(bool renewed) const noexcept {
         const std::int64_t third = std::max<std::int64_t>(engine_->options().lease.count() / 3, 1);
         const std::int64_t rest = renewed ? third : std::max<std::int64_t>(third / 10, 1);
@@ -365,8 +365,8 @@ public:
     // Requires: no step() is under way; the same applies to if_late().
     const call_limits& limits() const noexcept { return limits_; }
     // Returns the error for a caller whose time is up during the next step(): errc::timeout if the
-    // last try found the lock held, the store's error if it failed, durable_errc::no_answer if no
-    // try has ended in either way.
+    // last try found the lock held; the store's error if the last try failed;
+    // durable_errc::no_answer if no try has ended yet.
     std::error_code if_late() const noexcept { return if_late_; }
 
     // Makes one try, which calls the store. If `is_stopped` is true, gives up instead. Returns
@@ -419,8 +419,8 @@ private:
     }
     acquire_wishes wishes() const {
         acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // Only a contender that reads the record often enough finds its grant before the lease ends
-        // even if no notification reaches it.
+        // A contender listens only if it reads the record at least four times in a lease. Then it
+        // finds its grant before the lease ends, even if no notification reaches it.
         wanted.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (const auto& [key, value] : request_.labels) {
@@ -430,8 +430,8 @@ private:
                   [](const auto& a, const auto& b) { return a.key < b.key; });
         return wanted;
     }
-    // How the entry is removed: an earlier grant of the ticket stays, and no minimum hold time
-    // applies.
+    // Returns the terms for the removal of what this acquisition has stored: an earlier grant of
+    // the ticket stays, and no minimum hold time applies.
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
@@ -557,8 +557,8 @@ private:
             return false;
         }
         ticket_.fence = got.outcome.fence;
-        // Only the grant keeps the mark open in this process: so after the grant has closed it, the
-        // slot can tell whether a child has it open.
+        // The mark moves into the grant, so that no other object of this process keeps it open.
+        // After the grant has closed the mark, the slot can tell whether a child has it open.
         held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                         std::exchange(mark_, nullptr));
         may_be_there_ = false;

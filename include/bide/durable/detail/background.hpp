@@ -53,8 +53,8 @@ template <class T> T& of_process() {
     return *one;
 }
 
-// Returns a number from 0 to `most` (below 2^32) that differs from call to call: it spreads what
-// several contenders do at a time.
+// Returns a pseudo-random number from 0 to `most` (below 2^32). It keeps contenders from acting at
+// the same moment.
 inline std::int64_t jitter(std::int64_t most) noexcept {
     const auto any = static_cast<std::uint64_t>(native_platform::now()) * 0x9e3779b97f4a7c15;
     return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
@@ -187,8 +187,9 @@ private:
     std::map<std::pair<std::int64_t, const monitor_client*>, std::weak_ptr<monitor_client>> times_;
     std::int64_t armed_ms_ = never; // when the thread wakes
 
-    // arm() makes the thread wake at `at_ms`; under lock_. sleep() sleeps until armed_ms_, or until
-    // a descriptor is readable, and notifies the clients of those.
+    // arm() makes the thread wake at `at_ms`; its caller holds lock_. sleep() sleeps until
+    // armed_ms_, or until a descriptor is readable, and notifies the clients of the readable
+    // descriptors.
 #if defined(__linux__)
     void arm(std::int64_t at_ms) noexcept {
         if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {

@@ -188,8 +188,8 @@ struct native_watch_system {
 //
 // All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for
 // it. So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal since the descriptors were last armed, it woke all waiters; a waiter that has read the
-// record since then, and waits again, would have armed the descriptors.
+// signal since the descriptors were last armed, the reader need not signal again. That signal woke
+// all waiters, and none of them waits again yet: a waiter arms the descriptors before it waits.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -351,7 +351,7 @@ private:
     }
 
     // Makes the end of the process `it` signal, by its descriptor in `before` or a new one. Returns
-    // false if that is not possible. This process needs no descriptor.
+    // false if that is not possible. If `it` is this process, does nothing and returns true.
     bool follow(const durable::origin& it, const durable::origin& here,
                 std::vector<process>& before) {
         if (find(processes_, it) != processes_.end() ||

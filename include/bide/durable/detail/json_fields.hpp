@@ -88,8 +88,9 @@ public:
         return good_ && left_.empty();
     }
 
-    // Reads an object with fields(). Reads a field that comes next both in the text and in the list
-    // without another call of fields(). This version writes the fields in the order of the list.
+    // Reads an object. Calls fields() until the object ends. One call reads all fields that follow
+    // each other in the text in the order of the list. So one call suffices for a text that this
+    // version has written.
     template <class T> void object(T& into) {
         field_reader one(*this);
         std::string others; // the fields that are not listed
@@ -120,8 +121,8 @@ private:
             from.expect(++from.depth_ <= deepest_nesting);
             next();
         }
-        // Finds the next one, and reads its name.
-        // Requires: the value of this one was read.
+        // Finds the next element, or the next member and its name.
+        // Requires: the value of the present element or member was read.
         void next() {
             from.space();
             is_over = !from.good_ || from.take_if(close);

@@ -74,8 +74,9 @@ struct slot_part {
 // or that may have been.
 //
 // Returns: durable_errc::store_busy if other contenders of this process had the turn until that
-// time, so nothing was changed; conflict_timeout, and nothing was changed; indeterminate; the error
-// of apply() or of the slot.
+// time; conflict_timeout if other contenders changed the value until that time; indeterminate if
+// one of the tries may have been stored; the error of apply() or of the slot. After store_busy and
+// conflict_timeout, nothing was changed.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
                              Begin begin, Apply apply, Written written) {
@@ -383,7 +384,8 @@ public:
 
     // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
     // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one:
-    // that slot has a turn of its own, so a call that hangs on the lock's slot delays no renewal.
+    // then the renewal does not wait for the turn of the lock's slot, so a call that hangs on that
+    // slot does not delay the renewal.
     result<std::optional<std::int64_t>, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
@@ -555,10 +557,11 @@ public:
     // Wakes the contenders of this process that wait.
     change_signal& signal() { return *main_.own().signal; }
 
-    // Count the waiters of this process, while which a watch of the slot may be open. Neither
-    // function waits for the turn. If another call has it, or `may_close` is false, end_waiting()
-    // leaves the watch open, and the next call closes it. `hears_all`: the waiter wants to be
-    // notified of every change.
+    // Count the waiters of this process. While there are waiters, a watch of the slot may be open.
+    // The last end_waiting() closes it. Neither function waits for the turn. If another call has
+    // the turn, or if `may_close` is false, end_waiting() leaves the watch open, and the next call
+    // that has the turn closes it. `hears_all` is true if the waiter wants to be notified of every
+    // change.
     void begin_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the turn orders them before the read that opens the watch.
@@ -660,8 +663,8 @@ private:
             view.now_ms = is_given ? options_.now().count() : durable::unix_ms();
             break;
         case lock_clock::boottime:
-            // The lease may begin after the read: if the value has changed since, nothing is
-            // stored.
+            // The lease begins now, which is after the value was read. If the value has changed
+            // since the read, the compare-and-swap fails, so no lease begins.
             view.now_ms = sent_ms = durable::boottime_ms();
             break;
         case lock_clock::server:

@@ -55,8 +55,8 @@ using election_ptr = std::shared_ptr<election>;
 using election_answer = result<void, std::error_code>;
 
 // Makes the candidate busy with a campaign or a run, until the result is destroyed. Returns nullptr
-// if the candidate was busy already, or leads before a run. If an exception ends a run, the result
-// also releases the term of that run.
+// if the candidate is busy already, or if it wants to begin a run and leads already. If an
+// exception ends a run, the result also releases the term of that run.
 inline auto busy_scope(election_ptr of, bool runs) {
     auto end = [of, runs](candidate*) {
         candidate& me = of->own(); // of this process: a child of fork() may end the parent's scope

@@ -6,7 +6,8 @@
 //
 // The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
 // to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available
-// when the debt is at most burst * period_ns, so in the order in which they were taken.
+// when the debt is at most burst * period_ns. So they become available in the order in which they
+// were taken.
 //
 // The record stores the debt and the time at which the debt had that size. It stores no time in the
 // future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and

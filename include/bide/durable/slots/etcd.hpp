@@ -76,7 +76,7 @@ struct etcd_slot_options {
 /// Thread safety: one object is used by one thread at a time.
 class etcd_slot final : public detail::server_slot_handle {
 public:
-    /// Acknowledged values are kept, several machines may share the slot, contenders time leases by
+    /// Keeps acknowledged values. Several machines may share the slot. Contenders time leases by
     /// observation.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};

@@ -64,13 +64,13 @@ struct file_slot_options {
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
 ///
-/// A change waits for the lock, at most for `retry_time`, and then for one sync. So does the first
-/// load() of an object, and one after a crash or a damage; any other load() waits for no writer.
-/// All operations throw std::bad_alloc. If the update of update_locked() throws, update_locked()
-/// throws the same exception and changes nothing. replace_damaged() exchanges the damaged file for
-/// a new one in one step, and keeps it as `.damaged`; it fails where the system or the filesystem
-/// cannot do that. explain() returns the path, or the file of the last failure and what is wrong
-/// with it.
+/// A change waits for the lock, at most for `retry_time`, and then for one sync. The same applies
+/// to the first load() of an object, and to a load() after a crash or a damage. Any other load()
+/// waits for no writer. All operations throw std::bad_alloc. If the update of update_locked()
+/// throws, update_locked() throws the same exception and changes nothing. replace_damaged()
+/// exchanges the damaged file for a new one in one step, and keeps it as `.damaged`; it fails where
+/// the system or the filesystem cannot do that. explain() returns the path, or the file of the last
+/// failure and what is wrong with it.
 ///
 /// On Linux, watch() makes a watch that reports each change by any process after it is durable, the
 /// end of a mark of presence, and the end of a slot object that used the file. If another program

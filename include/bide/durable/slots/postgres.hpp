@@ -163,8 +163,8 @@ struct postgres_slot_options {
 /// Thread safety: one object is used by one thread at a time.
 class postgres_slot final : public detail::server_slot_handle {
 public:
-    /// Acknowledged values are kept, several machines may share the slot, leases are timed by the
-    /// server's clock.
+    /// Keeps acknowledged values. Several machines may share the slot. The server's clock times the
+    /// leases.
     static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
 
     /// Names the row; connects with the first operation. `conninfo` is libpq's: key words or a URI.

@@ -53,8 +53,9 @@ struct redis_slot_options {
     /// The PEM file of the client's key. Empty: it is in cert_file.
     std::string key_file{};
 
-    /// The longest time of one operation, except for the look-up of the host's name. hiredis tries
-    /// the first address of the name, of IPv4 if it has one.
+    /// The longest time of one operation, without the time to look up the host's name. If the name
+    /// has IPv4 addresses, hiredis tries only the first of them; otherwise only the first IPv6
+    /// address.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes.
@@ -69,7 +70,7 @@ struct redis_slot_options {
 /// durable_errc::corrupt_record. The following errors last until an operator acts:
 ///
 /// - permission_denied: the server denies access, or one side rejects the other's certificate
-/// - protocol_error: the answer is none of Redis, or none of TLS
+/// - protocol_error: the answer is not from Redis, or is not TLS
 /// - invalid_argument: there is no such database
 /// - operation_not_supported: the server lacks a command, or redirects to another node
 ///
@@ -83,8 +84,8 @@ struct redis_slot_options {
 /// Thread safety: one object is used by one thread at a time.
 class redis_slot final : public detail::server_slot_handle {
 public:
-    /// Acknowledged values may be lost, several machines may share the slot, leases are timed by
-    /// the server's clock.
+    /// May lose acknowledged values. Several machines may share the slot. The server's clock times
+    /// the leases.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = false, .multi_host = true, .clock = lock_clock::server};
 

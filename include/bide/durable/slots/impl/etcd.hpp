@@ -399,8 +399,8 @@ private:
         return {{}, error, may_have_stored, described(message)};
     }
 
-    // Sets the token. The result's may_have_stored is that of any request, although a login stores
-    // nothing.
+    // Logs in, and sets the token. The result's may_have_stored is set as for any other request,
+    // although a login stores nothing.
     etcd_result log_in(std::size_t left) {
         const std::string body = durable::detail::write_text(etcd_login{to_.user, to_.password});
         etcd_result got = post({"/auth/authenticate", body, true, 64 * 1024}, left);

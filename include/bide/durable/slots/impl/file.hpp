@@ -12,10 +12,10 @@
 //        28..31   CRC-32C of bytes 0..27 and of the value
 //        32..     the value; the bytes after it have no meaning
 //
-// The size of a page is a multiple of 4096 and half of the file's size. So both pages are found,
-// whatever their bytes are. A page is good if its header is valid and its checksum matches.
-// Otherwise a write of the page was interrupted, or the disk damaged it. Of two good pages, the one
-// with the higher version counts.
+// The size of a page is a multiple of 4096 and half of the file's size. So a reader finds both
+// pages even if their bytes are damaged. A page is good if its header is valid and its checksum
+// matches. Otherwise a write of the page was interrupted, or the disk damaged it. Of two good
+// pages, the one with the higher version counts.
 //
 // A change overwrites the page that does not count, and syncs. A crash at any point leaves the
 // other page intact. If a page is too small for the value, or if there is no file, the writer makes
@@ -37,12 +37,13 @@
 // A writer also locks the value's file. If another program removed the lock file, a second writer
 // can make and lock a new lock file while the first writer still writes.
 //
-// If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
-// during a change that was not acknowledged leaves this state. If the synced version is later than
-// every version that can be read, an acknowledged value is lost: a page was damaged on the disk, or
-// the file is an older copy. If a page is bad and there is no synced version, the slot reports that
-// loss, too. If both pages are bad, or no slot writes files of this size, operations fail with
-// durable_errc::corrupt_record until a repair. Only a file that does not exist is absent.
+// If one page is bad and one is good, the good page may have the value before the last one:
+// fell_back. A crash during a change that was not acknowledged leaves this state. If the synced
+// version is later than every version that can be read, an acknowledged value is lost: a page was
+// damaged on the disk, or the file is an older copy. If a page is bad and there is no synced
+// version, the slot reports that loss, too. If both pages are bad, or no slot writes files of this
+// size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
+// exist is absent.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
@@ -248,8 +249,9 @@ public:
     bool is_made() const noexcept { return watch_ >= 0; }
     int fd() const noexcept override { return events_; }
 
-    // Returns ESTALE if the file was renamed or removed: other slots then use a new file. Also in a
-    // child of fork(): a read by the child would take events from the parent.
+    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file.
+    // Also returns ESTALE in a child of fork(), because a read by the child would take events from
+    // the parent.
     std::error_code drain() noexcept override {
         if (::getpid() != owner_) {
             return system_error_code(ESTALE);
@@ -276,9 +278,11 @@ private:
         return is_made();
     }
 
-    // The unused instances of this process, each in the lower half of a word, below the pid. A
-    // child of fork() must neither use nor close its parent's: it may have closed them, and may
-    // have opened another file with that number. A mutex could stay locked in a child.
+    // The unused instances of this process. A word has the pid in its upper half, and the
+    // descriptor of the instance in its lower half. By the pid, a child of fork() recognises its
+    // parent's instances. It must neither use nor close them: it may have closed those descriptors,
+    // and may have opened other files with the same numbers. There is no mutex, because it could
+    // stay locked in a child.
     using place = native_platform::atomic<std::uint64_t>;
     static auto& unused() noexcept {
         static place all[4];

@@ -447,8 +447,8 @@ private:
         }
         const std::string_view text = redis_text(**reply);
         set_text(text);
-        // The next request would complete one that was sent in part. If the server is a replica,
-        // the next connection may reach the master.
+        // If a request was sent in part, the next request would complete it. If the server is a
+        // replica, the next connection may reach the master.
         if (unsent || says(text, "READONLY ") || text.starts_with("MASTERDOWN ")) {
             drop();
         }

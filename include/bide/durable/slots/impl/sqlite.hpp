@@ -471,8 +471,9 @@ private:
         return true;
     }
 
-    // Counts as an operation. Does not hold the mutex meanwhile: a slow disk of one database must
-    // not delay the slots of others.
+    // Closes the connection. Counts as an operation (see sqlite_process). Does not hold the mutex
+    // during the close, so that a slow disk of one database does not delay the slots of other
+    // databases.
     void close() {
         sqlite3* const ended = std::exchange(db_, nullptr);
         if (ended == nullptr) {

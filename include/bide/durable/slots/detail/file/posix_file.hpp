@@ -194,8 +194,8 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
 
 enum class byte_lock { set, remove, ask };
 
-// Sets or removes a write lock of an open file on one byte, or asks whether another open file has
-// such a lock (then returns 1), by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to
+// Sets or removes a write lock on one byte, or asks whether another open file description has such
+// a lock, and then returns 1. Uses F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to
 // the open file description. The system drops it when the last process that has the description
 // open has closed it or ended. Other code may use and close the file without harm.
 //
@@ -368,8 +368,9 @@ public:
         return check_kind(now);
     }
 
-    // Opens a file that has to be regular, with one name. If it is missing and `create` is O_CREAT,
-    // makes it with this mode. Without permission to write, opens it for reading if that is enough.
+    // Opens a file. Fails if it is not a regular file, or has more than one name. If it is missing
+    // and `create` is O_CREAT, makes it with this mode. Without permission to write, opens it for
+    // reading if that is enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;

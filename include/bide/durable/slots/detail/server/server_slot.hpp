@@ -158,8 +158,8 @@ private:
     }
 
     // Handles a connection that cannot be opened. If another connection is open, returns true: the
-    // caller has to wait for one. Until allow_refused(), there are only as many permits as open
-    // connections, so that one refusal is enough.
+    // caller has to wait for one. Withholds the permits for further connections until
+    // allow_refused(), so that no later call tries to open one.
     bool waits_for_another(borrowed& refused) noexcept {
         const std::lock_guard held(lock_);
         in_use_ -= std::exchange(refused.is_counted_, false) ? 1 : 0;
@@ -515,8 +515,8 @@ private:
     }
 
     // Calls question() with a connection and `known`. Calls it again, on another connection, while
-    // a transaction is in the way, for at most half of the time. If `may_repeat` is true, calls it
-    // once more if the connection was lost: the server may have closed it while it was idle.
+    // another transaction blocks it, for at most half of the time. If `may_repeat` is true, calls
+    // it once more if the connection was lost: the server may have closed it while it was idle.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
