@@ -57,9 +57,8 @@ struct nothing {
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
 // True if Other, another result type, converts to a result<T, E>. The conversion makes a T from the
-// value of the Other, which it passes as a U, or an E from its error, which it passes as a G. If a
-// T other than bool can be made from the Other object itself, this concept is false, because the
-// constructor from a value then makes that T.
+// value of the Other, passed as a U, or an E from its error, passed as a G. False if T is not bool
+// and a T can be made from the Other object itself: then the constructor from a value makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&
