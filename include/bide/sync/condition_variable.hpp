@@ -224,11 +224,11 @@ public:
         granted.publish(wait_status::granted);
     }
 
-    // For a stop or a time-out: ends the wait for a notification, and moves `w` to the queue of its
-    // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If the wait for a
-    // notification has ended already, does nothing. In each case returns false, because the owner
-    // still has to wait for its mutex, or begins to. For the end of the coroutine (`why` is
-    // wait_status::destroyed): takes `w` out of the queue in which it stands, either this one or
+    // If `why` is a stop or a time-out: ends the wait for a notification, and moves `w` to the
+    // queue of its mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If the
+    // wait for a notification has ended already, does nothing. Returns false in all three cases,
+    // because the owner must still lock its mutex. If `why` is wait_status::destroyed, the
+    // coroutine is destroyed: takes `w` out of the queue in which it stands, either this one or
     // that of the mutex. Returns false if `w` stood in neither.
     bool cancel(node& w, place& of, wait_status why) noexcept {
         const bool destroys = why == wait_status::destroyed;
