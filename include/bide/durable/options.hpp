@@ -77,9 +77,9 @@ struct durable_options {
     std::chrono::milliseconds retry_time{10'000};
 
     /// How long a call waits for the store beyond the caller's own time, which ends by a timeout, a
-    /// stop or a cancellation. A store call that is still running then continues on a store thread,
-    /// which releases what the call acquires. A store that answers more slowly, over a WAN for
-    /// example, needs a larger value.
+    /// stop or a cancellation. A store call that has not ended by then continues on a store thread,
+    /// which releases what the call acquires. If the store answers more slowly, over a WAN for
+    /// example, it needs a larger value.
     ///
     /// try_acquire() has no time of its own, so this is its limit on a store that several machines
     /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition may

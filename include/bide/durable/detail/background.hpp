@@ -41,7 +41,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // client that is removed during a notification may be notified once more.
 //
 // The monitor's thread is started at the first use and never ends. It sleeps until the earliest
-// time that it knows. cancel() does not wake it: to wake once in vain later costs less.
+// time that it knows. cancel() does not wake it: one needless wake later costs less.
 
 // The one T of this process. It is never destroyed.
 // Throws: std::system_error if there is no memory, what the constructor throws.
@@ -254,8 +254,8 @@ private:
 // the process does not wait for them.
 //
 // In each set at most 256 calls run at once. A further call waits for a free thread, in order of
-// arrival. So 256 calls that hang delay the calls to every other store, whose callers give up when
-// their own time is up. They do not delay renewals.
+// arrival. So 256 calls that hang delay the calls to every other store; the callers of these give
+// up when their own time is up. Renewals are not delayed.
 class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;

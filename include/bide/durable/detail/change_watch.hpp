@@ -93,8 +93,9 @@ private:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
 // mark of presence of the waiting process (slot_presence in slot.hpp).
 //
-// If another program sends to the socket, the waiter reads the record in vain. If one takes the
-// name first, the waiter watches every change of the slot, as on a system without such sockets.
+// If another program sends to the socket, the waiter reads the record once more than needed. If
+// another program takes the name first, the waiter watches every change of the slot, as on a system
+// without such sockets.
 
 #if defined(__linux__)
 

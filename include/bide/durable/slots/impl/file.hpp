@@ -213,9 +213,9 @@ private:
 //
 // The watch also reports when an open file description that may write the lock file is closed. The
 // end of a mark of presence closes one, and a process in another PID namespace has no other way to
-// see that end. The end of a slot object closes one, too; then a waiter reads the record in vain.
-// The system reports the close just before it drops the lock. A waiter that reads at that moment
-// still sees the presence, and reads again at its next poll.
+// see that end. The end of a slot object closes one, too; then a waiter reads the record without
+// need. The system reports the close just before it drops the lock. A waiter that reads at that
+// moment still sees the presence, and reads again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
 // still use a watch of the instance. So the process keeps up to four unused instances; by default

@@ -218,8 +218,8 @@ private:
     semaphore permits_; // a permit for each connection, minus refused_
 };
 
-// What the slots of a process share if they name the same server. The last slot closes the
-// connections.
+// The state that all slots of a process share if they name the same server. The last slot closes
+// the connections.
 template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
