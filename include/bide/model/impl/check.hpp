@@ -92,12 +92,12 @@ public:
         }
         last_ = now;
         const double took = seconds(now - begin_).count();
-        const double part = s.explored();
+        const double part = s.explored;
         std::fprintf(stderr, "%llu executions, %.0f a second, %.1f MB of branches",
                      static_cast<unsigned long long>(executions),
                      static_cast<double>(executions) / took,
-                     static_cast<double>(s.branch_bytes()) / 1e6);
-        if (part > 0 && s.branch_bytes() > 0) {
+                     static_cast<double>(s.branch_bytes) / 1e6);
+        if (part > 0 && s.branch_bytes > 0) {
             std::fprintf(stderr, ", about %.3g %% done, %.0f s left", 100 * part,
                          took * (1 - part) / part);
         }
@@ -211,7 +211,7 @@ struct exploration {
     const options& how;
     const body& run;
     std::vector<weakening>* seen = nullptr;
-    const weakening* mutant = nullptr;
+    std::span<const weakening> changes{};
     std::set<std::string>* outcomes = nullptr;
     double most_seconds = forever; // processor time
     bool report = true;            // the verdict gets the report of the failure
@@ -232,7 +232,7 @@ struct exploration {
         [[maybe_unused]] const crash_guard guard;
         execution x(how, run, s);
         x.seen_orders = seen;
-        x.mutant = mutant;
+        x.changes = changes;
         const auto begin = std::chrono::steady_clock::now();
         const double started = cpu_seconds();
         const auto too_large = [&](const char* why) {
@@ -262,7 +262,7 @@ struct exploration {
                 }
             } else if (total(v) >= how.max_executions) {
                 too_large("more than max_executions");
-            } else if (s.branch_bytes() > how.max_memory) {
+            } else if (s.branch_bytes > how.max_memory) {
                 too_large("the branches still to be taken need more than max_memory");
             } else if (most_seconds < forever && cpu_seconds() - started > most_seconds) {
                 too_large(too_long);
@@ -274,12 +274,12 @@ struct exploration {
             v.what = failure::empty;
         }
         v.seconds = progress::seconds(std::chrono::steady_clock::now() - begin).count();
-        v.duplicates = s.duplicates();
+        v.duplicates = s.duplicates;
         return v;
     }
 
     verdict operator()() const {
-        const bool is_plain = seen == nullptr && mutant == nullptr && outcomes == nullptr &&
+        const bool is_plain = seen == nullptr && changes.empty() && outcomes == nullptr &&
                               most_seconds == forever && !only_consistent && !failed;
         const unsigned jobs = wanted_jobs(how);
         if (jobs > 1 && is_plain && how.how == options::method::exhaustive &&

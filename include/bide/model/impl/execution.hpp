@@ -12,6 +12,7 @@
 
 #include <charconv>
 #include <map>
+#include <unordered_map>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -169,6 +170,13 @@ public:
     virtual ~search() = default;
 
     thread_names* names = &own_names_; // several searches of one body may share them
+    // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
+    // read-modify-write may also read a store behind which another one has placed its write, and a
+    // thread that pauses makes no further step.
+    bool explores_graphs = false;
+    std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
+    double explored = -1;         // the part that is done, from 0 to 1; negative: not known
+    std::size_t branch_bytes = 0; // the memory of the unexplored branches
 
     // Begins the next execution. Returns false if there is none left.
     virtual bool begin() = 0;
@@ -188,16 +196,6 @@ public:
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
-    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
-    // read-modify-write may also read a store behind which another one has placed its write, and a
-    // thread that pauses makes no further step.
-    virtual bool is_graph_search() const { return false; }
-    // Returns the number of executions that were explored before, if they are counted.
-    virtual std::uint64_t duplicates() const { return 0; }
-    // Returns the part of the exploration that is done, from 0 to 1; negative if it is not known.
-    virtual double explored() const { return -1; }
-    // Returns the memory of the unexplored branches, in bytes.
-    virtual std::size_t branch_bytes() const { return 0; }
 
 private:
     thread_names own_names_;
@@ -211,7 +209,6 @@ struct weakening {
     int slot = 0;
     order from = order::relaxed;
     order to = order::relaxed;
-    const weakening* next = nullptr; // another change of the same mutant
 };
 
 // Returns true if `w` changes the order `from` in the slot `slot` of the place `where`.
@@ -252,8 +249,7 @@ public:
         failure_ = failure::none;
         message_.clear();
         service = nullptr;
-        static std::uint64_t executions = 0;
-        number = ++executions;
+        watched.clear();
         for (model_thread& t : threads_) {
             t.started = false;
         }
@@ -296,19 +292,24 @@ public:
         switch (t.wants.what) {
         case request::kind::join: return thread(t.wants.other).finished;
         case request::kind::sleep: return woken_by(t) >= 0;
-        case request::kind::pause: return !search_.is_graph_search() && may_look_again(t);
+        case request::kind::pause: return !search_.explores_graphs && may_look_again(t);
         case request::kind::never: return false;
         default: return true;
         }
     }
-    // Lets a thread continue that find_loop() has paused. The search repeats recorded steps, and
-    // the next recorded step is one of this thread. So the recorded execution did not find a loop
-    // here. The difference comes only from writes of another thread to the stack of this thread.
-    void undo_pause(int n) {
+    // The next recorded step is one of thread `n`. Returns `n` if that thread can make a step.
+    // Otherwise fails with the text `why`, and returns -1. If `n` was found in a loop, it continues:
+    // the recorded execution did not find the loop, and the difference comes only from writes of
+    // another thread to the stack of this thread.
+    int repeated(int n, const char* why = does_not_repeat) {
+        if (n < 0 || n >= threads()) {
+            return not_repeated(why);
+        }
         model_thread& t = thread(n);
-        if (std::exchange(t.looks_again, false)) {
+        if (search_.explores_graphs && std::exchange(t.looks_again, false)) {
             t.wants.what = request::kind::read;
         }
+        return enabled(n) ? n : not_repeated(why);
     }
     std::vector<std::string> outcomes; // the texts of record()
 
@@ -371,7 +372,7 @@ public:
         halted_ = true;
     }
     // Fails because a search cannot repeat what it has recorded. Returns -1.
-    int not_repeated(const char* why = "the body does not repeat itself") {
+    int not_repeated(const char* why = does_not_repeat) {
         fail(failure::not_repeated, why);
         return -1;
     }
@@ -418,20 +419,20 @@ public:
             const heap::leave guard;
             seen_orders->push_back({where, slot, o, o});
         }
-        for (const weakening* w = mutant; w != nullptr; w = w->next) {
-            if (w->where.file == nullptr || same(*w)) {
-                return w->to;
-            }
-        }
-        return o;
+        const auto change = std::find_if(changes.begin(), changes.end(), [&](const weakening& w) {
+            return w.where.file == nullptr || same(w);
+        });
+        return change == changes.end() ? o : change->to;
     }
 
     void* service = nullptr;
-    std::uint64_t number = 0; // counts all executions of the program
+    // The bytes that watch() has seen, each of which is a plain object. The heap does not use freed
+    // memory again in the same execution.
+    std::unordered_map<std::uintptr_t, int> watched;
 
     // For changed orders (weakening): the orders that executions have used, and the changes.
     std::vector<weakening>* seen_orders = nullptr;
-    const weakening* mutant = nullptr;
+    std::span<const weakening> changes;
 
 private:
     [[noreturn]] static void on_terminate() {
@@ -623,14 +624,14 @@ private:
             }
             const detail::message& from = memory_.msg(m);
             const outcome o = outcome_of(r, m, from.value);
-            if (o.exclusive && from.taken_by >= 0 && !search_.is_graph_search()) {
+            if (o.exclusive && from.taken_by >= 0 && !search_.explores_graphs) {
                 continue;
             }
             clock after = t.knows.hb;
             if (is_acquire(o.with) && !r.quiet) {
                 after.join(from.sync);
             }
-            if (memory_.may_read(r.object, m, o.with, t.knows, after)) {
+            if (memory_.allows(event::kind::read, r.object, m, o.with, t.knows, after, -1)) {
                 candidates_.push_back(o);
             }
         }
@@ -648,7 +649,8 @@ private:
             memory_.places(r.object, t.knows.hb, scratch_);
         }
         for (const int m : scratch_) {
-            if (memory_.may_write(r.object, m, r.with, t.knows, node)) {
+            if (memory_.allows(event::kind::write, r.object, m, r.with, t.knows, t.knows.hb,
+                               node)) {
                 candidates_.push_back({.message = m});
             }
         }
@@ -803,6 +805,7 @@ private:
         return out;
     }
 
+    static constexpr const char* does_not_repeat = "the body does not repeat itself";
     static inline thread_local execution* running = nullptr; // its body runs now
     const options& options_;
     const body& body_;

@@ -4,8 +4,6 @@
 
 #include <bide/model/impl/execution.hpp>
 
-#include <unordered_map>
-
 namespace bide { inline namespace BIDE_ABI { namespace model {
 namespace detail {
 
@@ -148,7 +146,8 @@ int make_plain() {
 
 void drop_plain(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
-        fail_if(*x, failure::lifetime, x->mem().drop_plain(object, x->self().knows));
+        fail_if(*x, failure::lifetime,
+                x->mem().access_plain(clash::access::destroy, object, x->self().knows));
     }
 }
 
@@ -169,58 +168,6 @@ void plain_write(int object) noexcept {
 
 // ---- Plain memory
 
-namespace {
-
-// The bytes that were accessed in an execution. Each byte is modelled as a plain object. The heap
-// does not use freed memory again in the same execution.
-class watched_memory {
-public:
-    void access(execution& x, std::uintptr_t byte, bool writes) {
-        begin(x);
-        const auto [at, fresh] = objects_.try_emplace(byte, outside);
-        if (fresh) {
-            at->second = x.mem().make_watched();
-        }
-        const bool exists = x.mem().is_plain(at->second);
-        const auto how = writes ? clash::access::write : clash::access::read;
-        const std::string* const wrong = x.mem().access_plain(how, at->second, x.self().knows);
-        if (!exists) {
-            x.fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
-                                              " memory that was freed by T" +
-                                              std::to_string(x.mem().found().first.thread));
-        }
-        fail_if(x, failure::race, wrong);
-    }
-
-    void free(execution& x, std::uintptr_t from, std::size_t size) {
-        begin(x);
-        const int rest = x.mem().make_watched(); // stands for the bytes that were never accessed
-        x.mem().drop_plain(rest, x.self().knows);
-        for (std::size_t i = 0; i < size; ++i) {
-            const auto [at, fresh] = objects_.try_emplace(from + i, rest);
-            const std::string* const wrong =
-                fresh ? nullptr : x.mem().drop_plain(at->second, x.self().knows);
-            if (wrong != nullptr) {
-                x.fail_now(failure::lifetime, "memory is freed; " + *wrong);
-            }
-        }
-    }
-
-private:
-    void begin(const execution& x) {
-        if (number_ != x.number) {
-            number_ = x.number;
-            objects_.clear();
-        }
-    }
-    std::uint64_t number_ = 0;
-    std::unordered_map<std::uintptr_t, int> objects_;
-};
-
-watched_memory watched;
-
-} // namespace
-
 void watch(const void* from, std::size_t size, bool writes) noexcept {
     execution* const x = execution::current();
     // Accesses of the checker itself are not watched. The checker and the body share instances of
@@ -235,15 +182,39 @@ void watch(const void* from, std::size_t size, bool writes) noexcept {
     }
     const auto first = reinterpret_cast<std::uintptr_t>(from);
     for (std::size_t i = 0; i < size; ++i) {
-        watched.access(*x, first + i, writes);
+        const auto [at, fresh] = x->watched.try_emplace(first + i, outside);
+        if (fresh) {
+            at->second = x->mem().make_watched();
+        }
+        const bool exists = x->mem().is_plain(at->second);
+        const auto how = writes ? clash::access::write : clash::access::read;
+        const std::string* const wrong = x->mem().access_plain(how, at->second, x->self().knows);
+        if (!exists) {
+            x->fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
+                                               " memory that was freed by " +
+                                               thread_text(x->mem().found().first.thread));
+        }
+        fail_if(*x, failure::race, wrong);
     }
 }
 
 bool watch_frees() noexcept {
     heap::on_freed = [](std::uintptr_t block, std::size_t size) noexcept {
-        if (execution* const x = execution::current(); x != nullptr) {
-            const heap::leave guard;
-            watched.free(*x, block, size);
+        execution* const x = execution::current();
+        if (x == nullptr) {
+            return;
+        }
+        const heap::leave guard;
+        const auto drop = [x](int byte) {
+            return x->mem().access_plain(clash::access::destroy, byte, x->self().knows);
+        };
+        const int rest = x->mem().make_watched(); // stands for the bytes that were never accessed
+        drop(rest);
+        for (std::size_t i = 0; i < size; ++i) {
+            const auto [at, fresh] = x->watched.try_emplace(block + i, rest);
+            if (const std::string* const wrong = fresh ? nullptr : drop(at->second)) {
+                x->fail_now(failure::lifetime, "memory is freed; " + *wrong);
+            }
         }
     };
     return true;

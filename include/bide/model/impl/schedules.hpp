@@ -222,14 +222,14 @@ inline std::vector<std::string> steps_of(const memory& m) {
 
 inline std::string execution::path() const {
     std::vector<std::string> steps;
-    if (search_.is_graph_search()) {
+    if (search_.explores_graphs) {
         steps = steps_of(memory_);
     } else {
         for (const auto& [t, pick] : picks_) {
             steps.push_back(std::to_string(t) + (pick == 0 ? "" : ":" + std::to_string(pick)));
         }
     }
-    std::string out = search_.is_graph_search() ? "g" : "s";
+    std::string out = search_.explores_graphs ? "g" : "s";
     out += names_.text(threads());
     for (std::size_t i = 0; i < steps.size();) {
         std::size_t end = i + 1;
@@ -249,8 +249,8 @@ inline std::string execution::path() const {
 class one_path final : public search {
 public:
     explicit one_path(std::string_view path) {
-        graph_ = take(path, 'g');
-        path.remove_prefix(!graph_ && !path.empty() ? 1 : 0);
+        explores_graphs = take(path, 'g');
+        path.remove_prefix(!explores_graphs && !path.empty() ? 1 : 0);
         if (const auto end = path.find(';'); end != path.npos) {
             names->read(path.substr(0, end + 1));
             path.remove_prefix(end + 1);
@@ -285,10 +285,7 @@ public:
         if (is_over) {
             return -1;
         }
-        if (graph_ && t >= 0 && t < x.threads()) {
-            x.undo_pause(t);
-        }
-        return t >= 0 && t < x.threads() && x.enabled(t) ? t : x.not_repeated(wrong);
+        return x.repeated(t, wrong);
     }
 
     int choose(execution& x, int, const std::vector<outcome>& all) override {
@@ -303,8 +300,6 @@ public:
         return pick >= 0 && pick < static_cast<int>(all.size()) ? pick : x.not_repeated(wrong);
     }
 
-    bool is_graph_search() const override { return graph_; }
-
 private:
     static constexpr const char* wrong = "the path is not one of this body";
     static constexpr int from_writer = -2;
@@ -314,7 +309,6 @@ private:
         event_id from;
     };
 
-    bool graph_ = false;
     bool begun_ = false;
     std::size_t at_ = 0;
     std::vector<step> steps_;

@@ -184,13 +184,9 @@ private:
     };
 
     failure with(const std::vector<weakening>& changes) const {
-        std::vector<weakening> chain = changes;
-        for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
-            chain[i].next = &chain[i + 1];
-        }
         return exploration{.how = how_,
                            .run = run_,
-                           .mutant = chain.empty() ? nullptr : &chain.front(),
+                           .changes = changes,
                            .most_seconds = std::max(0.0, end_ - cpu_seconds()),
                            .report = false}()
             .what;
@@ -336,7 +332,7 @@ void mutate(std::string_view name, const options& o, const body& run,
             weakening mutant = w;
             mutant.to = to;
             const verdict v =
-                exploration{.how = o, .run = run, .mutant = &mutant, .report = false}();
+                exploration{.how = o, .run = run, .changes = {&mutant, 1}, .report = false}();
             const bool found = is_fault(v.what);
             if (found) {
                 killed.insert(id);
