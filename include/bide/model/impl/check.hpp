@@ -6,7 +6,6 @@
 #include <bide/model/impl/report.hpp>
 #include <bide/model/impl/schedules.hpp>
 
-#include <ctime>
 #include <mutex>
 #include <ostream>
 #include <set>
@@ -14,7 +13,6 @@
 
 #if defined(__linux__) && BIDE_MODEL_HAS_SWITCH
 #define BIDE_MODEL_CATCHES_CRASHES 1
-#include <csignal>
 #include <ucontext.h>
 #else
 #define BIDE_MODEL_CATCHES_CRASHES 0
@@ -289,13 +287,18 @@ struct exploration {
         return with(*search_for(how));
     }
 
+    // Runs only the execution of `path`.
+    verdict of_path(std::string_view path) const {
+        one_path s(path);
+        return with(s);
+    }
+
     // Explores. If BIDE_MODEL_STATE names a folder, continues an exploration of that name that an
     // earlier run of the program did not finish. If this run does not finish it either, saves the
     // remaining branches for the next run.
     verdict named(std::string_view name) const {
         saved_state state(name, how, run);
-        if (!state.is_wanted() || seen != nullptr || how.count_duplicates ||
-            how.how != options::method::exhaustive) {
+        if (!state.is_wanted() || how.count_duplicates || how.how != options::method::exhaustive) {
             return (*this)();
         }
         verdict before;
@@ -336,15 +339,16 @@ struct exploration {
             return with(*search_for(how));
         }
         progress said;
-        verdict all = force.run(s, [&] {
-            const std::uint64_t done = total(first) +
-                                       counts->executions.load(std::memory_order_relaxed) +
-                                       counts->pruned.load(std::memory_order_relaxed);
+        const auto sum = [&](verdict v) {
+            v.executions = first.executions + counts->executions.load(std::memory_order_relaxed);
+            v.pruned = first.pruned + counts->pruned.load(std::memory_order_relaxed);
+            return v;
+        };
+        verdict all = sum(force.run(s, [&] {
+            const std::uint64_t done = total(sum({}));
             said.say(done, s);
             return done < how.max_executions;
-        });
-        all.executions = first.executions + counts->executions.load(std::memory_order_relaxed);
-        all.pruned = first.pruned + counts->pruned.load(std::memory_order_relaxed);
+        }));
         if (all.what == failure::none && total(all) >= how.max_executions) {
             all.what = failure::too_large;
             all.message = "more than max_executions";
@@ -363,8 +367,7 @@ std::ostream& operator<<(std::ostream& out, failure f) { return out << text(f); 
 verdict explore(const options& o, const body& run) { return exploration{o, run}(); }
 
 verdict replay(const std::string& path, const options& o, const body& run) {
-    one_path s(path);
-    return exploration{o, run}.with(s);
+    return exploration{o, run}.of_path(path);
 }
 
 }}} // namespace bide::BIDE_ABI::model

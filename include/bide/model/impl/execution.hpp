@@ -211,9 +211,9 @@ struct weakening {
     order to = order::relaxed;
 };
 
-// Returns true if `w` changes the order `from` in the slot `slot` of the place `where`.
-inline bool is_same_order(const weakening& w, int slot, order from, site where) {
-    return w.slot == slot && w.from == from && same_place(w.where, where);
+// Returns true if both change the same order in the source.
+inline bool is_same_order(const weakening& a, const weakening& b) {
+    return a.slot == b.slot && a.from == b.from && same_place(a.where, b.where);
 }
 
 // Describes the exception that is being handled. If there is none, returns an empty text.
@@ -413,11 +413,12 @@ public:
         if (where.is_given != 0) {
             return o;
         }
-        const auto same = [&](const weakening& w) { return is_same_order(w, slot, o, where); };
+        const weakening here{where, slot, o, o};
+        const auto same = [&](const weakening& w) { return is_same_order(w, here); };
         if (seen_orders != nullptr &&
             std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
             const heap::leave guard;
-            seen_orders->push_back({where, slot, o, o});
+            seen_orders->push_back(here);
         }
         const auto change = std::find_if(changes.begin(), changes.end(), [&](const weakening& w) {
             return w.where.file == nullptr || same(w);
@@ -750,39 +751,38 @@ private:
         }
         return -1;
     }
+    // Returns true if the thread has begun and not ended, and is no daemon that sleeps.
+    static bool is_left(const model_thread& t) {
+        return t.started && !t.finished && !(t.is_daemon && t.wants.what == request::kind::sleep);
+    }
     void finish() {
         bool all = true;
         bool asleep = false;
         bool daemons = false;
         bool daemon_times_out = false; // a daemon would continue after its time-out
         std::size_t own = 0;
-        for (const model_thread& t : threads_) {
-            if (!t.started) {
-                continue;
-            }
-            own += t.locals.size();
-            daemons = daemons || t.is_daemon;
+        for (int n = 0; n < threads(); ++n) {
+            const model_thread& t = thread(n);
             const auto what = t.wants.what;
             const bool times_out = what == request::kind::sleep && t.timed && options_.timeouts > 0;
-            if (t.finished || (t.is_daemon && what == request::kind::sleep)) {
-                daemon_times_out = daemon_times_out || (!t.finished && times_out);
-                continue;
+            own += t.started ? t.locals.size() : 0;
+            daemons = daemons || (t.started && t.is_daemon);
+            if (is_left(t)) {
+                all = false;
+                asleep = asleep || what == request::kind::sleep;
+                pruned_ = pruned_ || times_out || what == request::kind::never ||
+                          (what == request::kind::pause && may_look_again(t));
+            } else if (t.started && !t.finished) {
+                daemon_times_out = daemon_times_out || times_out;
             }
-            all = false;
-            asleep = asleep || what == request::kind::sleep;
-            pruned_ = pruned_ || times_out || what == request::kind::never ||
-                      (what == request::kind::pause && may_look_again(t));
         }
         pruned_ = pruned_ || (!all && daemon_times_out);
         search_.end(*this, all);
-        if (all) {
-            if (heap::broken) {
-                fail(failure::lifetime, "memory was freed twice");
-            } else if (!daemons && heap::live > own) {
-                fail(failure::leak,
-                     std::to_string(heap::live - own) + " pieces of memory are left");
-            }
-        } else if (!pruned_) {
+        if (all && heap::broken) {
+            fail(failure::lifetime, "memory was freed twice");
+        } else if (all && !daemons && heap::live > own) {
+            fail(failure::leak, std::to_string(heap::live - own) + " pieces of memory are left");
+        } else if (!all && !pruned_) {
             fail(asleep ? failure::lost_wakeup : failure::livelock, describe_blocked());
         }
     }
@@ -790,7 +790,7 @@ private:
         std::string out;
         for (int n = 0; n < threads(); ++n) {
             const model_thread& t = thread(n);
-            if (!t.started || t.finished || (t.is_daemon && t.wants.what == request::kind::sleep)) {
+            if (!is_left(t)) {
                 continue;
             }
             out += out.empty() ? "" : ", ";

@@ -23,6 +23,7 @@
 
 #include <bide/model/impl/execution.hpp>
 
+#include <deque>
 #include <unordered_set>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
@@ -74,18 +75,17 @@ public:
     // Returns branch_text(most), and removes these branches from this search.
     std::string take_branches(std::size_t most) {
         std::string out = branch_text(most);
-        most = std::min(most, work_.size());
-        for (std::size_t i = 0; i < most; ++i) {
-            branch_bytes -= bytes_of(work_[i]);
+        for (; most != 0 && !work_.empty(); --most) {
+            branch_bytes -= bytes_of(work_.front());
+            work_.pop_front();
         }
-        work_.erase(work_.begin(), work_.begin() + static_cast<std::ptrdiff_t>(most));
         return out;
     }
 
     // Begins a search of only the branches of a text. If branch_text() cannot have returned the
     // text, does nothing, and returns false.
     bool begin_with(std::string_view text) {
-        std::vector<script> all;
+        std::deque<script> all;
         while (!text.empty()) {
             script s;
             std::uint32_t known = 0;
@@ -424,7 +424,7 @@ private:
 
     bool count_duplicates_;
     bool first_ = true;
-    std::vector<script> work_;
+    std::deque<script> work_;
     script now_;              // the steps with which this execution begins
     std::vector<step> taken_; // the steps of this execution so far
     std::size_t at_ = 0;

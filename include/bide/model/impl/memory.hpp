@@ -26,10 +26,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
@@ -151,27 +149,23 @@ public:
     };
 
     // The first node of each thread.
-    class firsts {
-    public:
+    struct firsts {
+        static constexpr step_count none = std::numeric_limits<step_count>::max();
+        std::array<step_count, max_threads> numbers{none, none, none, none, none, none, none, none};
+        bool any = false;
+
         void add(const node& n) noexcept {
-            step_count& first = numbers_[n.id.thread];
+            step_count& first = numbers[n.id.thread];
             first = std::min(first, n.number());
-            any_ = true;
+            any = true;
         }
-        bool any() const noexcept { return any_; }
         bool meets(const clock& until) const noexcept {
             bool met = false;
             for (std::size_t t = 0; t < max_threads; ++t) {
-                met = met || numbers_[t] <= until.seen[t];
+                met = met || numbers[t] <= until.seen[t];
             }
             return met;
         }
-
-    private:
-        static constexpr step_count none = std::numeric_limits<step_count>::max();
-        std::array<step_count, max_threads> numbers_{none, none, none, none,
-                                                     none, none, none, none};
-        bool any_ = false;
     };
 
     // The edges that one operation adds to S. The nodes that `before` covers come before `node`.
@@ -248,10 +242,10 @@ public:
                 }
             }
             x.until.join(e.before);
-            x.leads = x.leads || e.after.any();
+            x.leads = x.leads || e.after.any;
             earlier.join(x.until);
         }
-        if (e.after.any()) {
+        if (e.after.any) {
             for (node& n : nodes_) {
                 if (e.after.meets(n.until)) {
                     n.until.join(earlier);

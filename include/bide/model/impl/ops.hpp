@@ -9,17 +9,19 @@ namespace detail {
 
 namespace {
 
-void write_half(execution& x, int object, bits value, order o, bool quiet, site s,
-                const char* text) {
+// Makes the second half of the read-modify-write whose first half is `read`. It is not inlined, so
+// that its request leaves nothing in the frame of a caller: find_loop() compares that frame.
+BIDE_NOINLINE void write_half(execution& x, const request& read, bits value, order o,
+                              const char* text = "") {
     x.step({.what = request::kind::write,
-            .object = object,
+            .object = read.object,
             .with = o,
             .exclusive = true,
-            .quiet = quiet,
+            .quiet = read.quiet,
             .inside = true,
             .from = x.self().message,
             .value = value,
-            .where = s,
+            .where = read.where,
             .text = text});
 }
 
@@ -86,13 +88,13 @@ void store(int object, bits value, order o, site s) noexcept {
 
 bits modify(int object, bits (*next)(bits, bits), bits operand, order o, site s) noexcept {
     execution& x = need(object, s);
-    const order with = x.weakened(o, 0, s);
-    const bits seen = x.step({.what = request::kind::read,
-                              .object = object,
-                              .with = with,
-                              .exclusive = true,
-                              .where = s});
-    write_half(x, object, next(seen, operand), with, false, s, "");
+    const request r{.what = request::kind::read,
+                    .object = object,
+                    .with = x.weakened(o, 0, s),
+                    .exclusive = true,
+                    .where = s};
+    const bits seen = x.step(r);
+    write_half(x, r, next(seen, operand), r.with);
     return seen;
 }
 
@@ -116,13 +118,12 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
         }
         return false;
     }
-    const order with = r.with;
     const bits seen = x.step(r);
     if (seen != expected) {
         expected = seen;
         return false;
     }
-    write_half(x, object, desired, with, false, s, "");
+    write_half(x, r, desired, r.with);
     return true;
 }
 
@@ -251,7 +252,6 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
         return false;
     }
     const request enter = to_enter(x, address, s, "futex_wait: enters");
-    const int queue = enter.object;
     const bits line = x.step(enter);
     const int entered = t.message;
     const clock known = x.mem().msg(entered).sync;
@@ -267,11 +267,10 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     if (!sleeps) {
         // The queue does not change. The write still gives this call a place in the order of the
         // calls on the queue.
-        write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
+        write_half(x, enter, line, order::relaxed, "futex_wait: goes on");
         return true;
     }
-    write_half(x, queue, joined(line, t.knows.thread), order::relaxed, true, s,
-               "futex_wait: sleeps");
+    write_half(x, enter, joined(line, t.knows.thread), order::relaxed, "futex_wait: sleeps");
     const int mine = t.message;
 
     const bool may_be_spurious = t.left.spurious > 0;
@@ -285,7 +284,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     if (early == 0) {
         t.timed = timed;
         x.step({.what = request::kind::sleep,
-                .object = queue,
+                .object = enter.object,
                 .from = mine,
                 .where = s,
                 .text = "futex_wait: woken"});
@@ -298,8 +297,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     if (!contains(now, t.knows.thread)) {
         x.leave_out(); // a wake has taken it out already
     }
-    write_half(x, queue, without(now, t.knows.thread), order::relaxed, true, s,
-               "futex_wait: leaves");
+    write_half(x, enter, without(now, t.knows.thread), order::relaxed, "futex_wait: leaves");
     if (early == 1) {
         t.now = std::max(t.now, until);
     }
@@ -309,7 +307,6 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
 void futex_wake(const void* address, int count, site s) noexcept {
     execution& x = execution::needed();
     const request enter = to_enter(x, address, s, "futex_wake: enters");
-    const int queue = enter.object;
     bits line = x.step(enter);
     for (; count > 0 && line != 0; --count) {
         // The system may wake any of the sleepers.
@@ -317,7 +314,7 @@ void futex_wake(const void* address, int count, site s) noexcept {
         const int which = asleep > count ? x.choose(asleep, s, "futex_wake: which?") : 0;
         line = without(line, static_cast<int>((line >> (4 * which)) & 15) - 1);
     }
-    write_half(x, queue, line, order::release, true, s, "futex_wake");
+    write_half(x, enter, line, order::release, "futex_wake");
 }
 
 // ---- The rest

@@ -195,37 +195,29 @@ private:
 //   2<0.4  thread 2 reads the store that is the fourth step of thread 0, or writes behind it
 //   2<i    thread 2 reads the initial value of an object, or writes behind it
 
-// The steps of a path of a search of graphs. The first outcome of a step is not written.
-inline std::vector<std::string> steps_of(const memory& m) {
-    std::vector<std::string> out;
-    for (std::size_t i = 0; i < m.events.size(); ++i) {
+inline std::string execution::path() const {
+    const memory& m = memory_;
+    std::vector<std::string> steps;
+    // A search of graphs writes the outcome of a step if it is not the first of the possible ones.
+    for (std::size_t i = 0; search_.explores_graphs && i < m.events.size(); ++i) {
         const event& e = m.events[i];
-        std::string step = std::to_string(e.id.thread);
+        std::string& step = steps.emplace_back(std::to_string(e.id.thread));
         if (e.what == event::kind::choice && e.pick != 0) {
             step += ":" + std::to_string(e.pick);
         } else if (e.what == event::kind::read || (e.what == event::kind::write && !e.exclusive)) {
             const auto newer = m.behind(e.object, e.message);
-            const bool is_first = std::none_of(newer.begin(), newer.end(), [&](int later) {
-                return static_cast<std::size_t>(m.msg(later).event) < i;
-            });
-            if (!is_first) {
-                const event_id writer = m.source_of(e);
+            const event_id writer = m.source_of(e);
+            if (std::any_of(newer.begin(), newer.end(), [&](int later) {
+                    return static_cast<std::size_t>(m.msg(later).event) < i;
+                })) {
                 step += writer.is_initial() ? "<i"
                                             : "<" + std::to_string(writer.thread) + "." +
                                                   std::to_string(writer.index);
             }
         }
-        out.push_back(std::move(step));
     }
-    return out;
-}
-
-inline std::string execution::path() const {
-    std::vector<std::string> steps;
-    if (search_.explores_graphs) {
-        steps = steps_of(memory_);
-    } else {
-        for (const auto& [t, pick] : picks_) {
+    for (const auto& [t, pick] : picks_) {
+        if (!search_.explores_graphs) {
             steps.push_back(std::to_string(t) + (pick == 0 ? "" : ":" + std::to_string(pick)));
         }
     }
@@ -277,15 +269,15 @@ public:
     bool begin() override { return !std::exchange(begun_, true); }
 
     int thread(execution& x) override {
-        const int t = at_ == steps_.size() ? -1 : steps_[at_].thread;
-        bool is_over = at_ == steps_.size();
-        for (int other = 0; other < x.threads(); ++other) {
-            is_over = is_over && !x.enabled(other);
+        if (at_ != steps_.size()) {
+            return x.repeated(steps_[at_].thread, wrong);
         }
-        if (is_over) {
-            return -1;
+        for (int t = 0; t < x.threads(); ++t) {
+            if (x.enabled(t)) {
+                return x.not_repeated(wrong);
+            }
         }
-        return x.repeated(t, wrong);
+        return -1;
     }
 
     int choose(execution& x, int, const std::vector<outcome>& all) override {
