@@ -8,10 +8,9 @@
 
 #include <bide/model/detail/ops.hpp>
 
+#include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 
@@ -33,9 +32,7 @@ template <class T> ops::bits to_bits(T value) noexcept {
 }
 
 template <class T> T from_bits(ops::bits value) noexcept {
-    struct bytes {
-        unsigned char all[sizeof(T)];
-    } out;
+    std::array<unsigned char, sizeof(T)> out;
     std::memcpy(&out, &value, sizeof out);
     return std::bit_cast<T>(out);
 }
@@ -65,19 +62,11 @@ template <class T> class atomic {
     using site = detail::ops::site;
     static constexpr order seq_cst = std::memory_order_seq_cst;
 
-    // The type of the operand that is added to a value.
-    template <class U> struct difference {
-        using type = U;
-    };
-    template <class U> struct difference<U*> {
-        using type = std::ptrdiff_t;
-    };
-
 public:
     /// The type of the value.
     using value_type = T;
     /// The type of the operand of fetch_add() and fetch_sub().
-    using difference_type = typename difference<T>::type;
+    using difference_type = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_t, T>;
     /// Always true: the modelled machine has a word of this size.
     static constexpr bool is_always_lock_free = true;
 

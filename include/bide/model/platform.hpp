@@ -7,7 +7,6 @@
 /// the library is instantiated with model::platform, the checker decides the order of all its
 /// steps.
 
-#include <bide/core/platform.hpp>
 #include <bide/model/stop_token.hpp>
 
 #include <system_error>

@@ -9,17 +9,7 @@
 /// The header replaces the global operators new and delete of the program. So the checker counts
 /// the memory of a body, and an abandoned execution leaks nothing.
 
-#include <bide/model/impl/branches.hpp>
-#include <bide/model/impl/check.hpp>
-#include <bide/model/impl/drawing.hpp>
-#include <bide/model/impl/execution.hpp>
-#include <bide/model/impl/exhaustive.hpp>
-#include <bide/model/impl/fiber.hpp>
-#include <bide/model/impl/heap.hpp>
-#include <bide/model/impl/memory.hpp>
 #include <bide/model/impl/ops.hpp>
-#include <bide/model/impl/report.hpp>
-#include <bide/model/impl/schedules.hpp>
 #include <bide/model/impl/verdict.hpp>
 
 #endif

@@ -13,7 +13,6 @@
 #include <functional>
 #include <memory>
 #include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 
@@ -32,20 +31,10 @@ namespace detail {
 //   - The call of a callback happens before the return of the destructor of the callback.
 class stop_state {
 public:
-    class callback {
-    public:
-        callback(const callback&) = delete;
-        callback& operator=(const callback&) = delete;
-
-    protected:
-        explicit callback(void (*call)(callback&) noexcept) noexcept : call_(call) {}
-        ~callback() = default;
-
-    private:
-        friend stop_state;
-        void (*call_)(callback&) noexcept;
-        callback* next_ = nullptr;
-        ops::bits number_ = 0; // the number of its call; 0: it is in the list
+    struct callback {
+        void (*call)(callback&) noexcept;
+        callback* next = nullptr;
+        ops::bits number = 0; // the number of its call; 0: it is in the list
     };
 
     stop_state() noexcept {
@@ -72,10 +61,10 @@ public:
             if (next == nullptr) {
                 break;
             }
-            first_ = next->next_;
+            first_ = next->next;
             more = first_ != nullptr;
-            next->number_ = ++calls_;
-            next->call_(*next); // the call may destroy *next
+            next->number = ++calls_;
+            next->call(*next); // the call may destroy *next
             ops::store(ended_, calls_, std::memory_order_release, s);
         }
         return true;
@@ -88,21 +77,21 @@ public:
             ops::fence(std::memory_order_acquire, s); // synchronises with the request
             return false;
         }
-        c.next_ = std::exchange(first_, &c);
+        c.next = std::exchange(first_, &c);
         return true;
     }
 
     // Removes a callback. When it returns, the callback does not run, except on this thread.
     void remove(callback& c, ops::site s) noexcept {
         step(std::memory_order_relaxed, s);
-        if (c.number_ == 0) {
+        if (c.number == 0) {
             callback** at = &first_;
             while (*at != &c) {
-                at = &(*at)->next_;
+                at = &(*at)->next;
             }
-            *at = c.next_;
+            *at = c.next;
         } else if (stopper_ != ops::this_thread()) {
-            while (ops::load(ended_, std::memory_order_acquire, s) < c.number_) {
+            while (ops::load(ended_, std::memory_order_acquire, s) < c.number) {
                 ops::pause();
             }
         }
@@ -150,32 +139,27 @@ private:
 };
 
 /// Is the std::stop_source of the checker.
-class stop_source {
+class stop_source : stop_token {
 public:
     /// Makes a source with its own state. Allocates.
-    stop_source() : state_(std::make_shared<detail::stop_state>()) {}
+    stop_source() : stop_token(std::make_shared<detail::stop_state>()) {}
     /// Makes a source without a state, which cannot request a stop.
     explicit stop_source(std::nostopstate_t) noexcept {}
     /// Returns a token of this source.
-    stop_token get_token() const noexcept { return stop_token(state_); }
+    stop_token get_token() const noexcept { return *this; }
     /// Requests a stop: runs the callbacks, on this thread.
     /// Returns: true if it is the first request.
     bool request_stop(BIDE_MODEL_SITE) noexcept {
         return state_ != nullptr && state_->request({file, line, 1});
     }
     /// Returns whether a stop was requested.
-    bool stop_requested(BIDE_MODEL_SITE) const noexcept {
-        return state_ != nullptr && state_->requested({file, line, 1});
-    }
+    using stop_token::stop_requested;
     /// Returns whether the source can request a stop.
-    bool stop_possible() const noexcept { return state_ != nullptr; }
+    using stop_token::stop_possible;
     /// Exchanges two sources.
-    void swap(stop_source& other) noexcept { std::swap(state_, other.state_); }
+    void swap(stop_source& other) noexcept { stop_token::swap(other); }
     /// Returns whether both sources have the same state, or none.
     bool operator==(const stop_source&) const noexcept = default;
-
-private:
-    std::shared_ptr<detail::stop_state> state_;
 };
 
 /// Is std::stop_callback of the checker.
@@ -189,10 +173,10 @@ public:
         requires std::constructible_from<F, G>
     explicit stop_callback(stop_token token, G&& what,
                            BIDE_MODEL_SITE) noexcept(std::is_nothrow_constructible_v<F, G>)
-        : callback(&call), what_(std::forward<G>(what)), state_(std::move(token.state_)) {
+        : callback{&invoke}, what_(std::forward<G>(what)), state_(std::move(token.state_)) {
         if (state_ != nullptr && !state_->add(*this, {file, line, 1})) {
             state_.reset();
-            call(*this);
+            invoke(*this);
         }
     }
     stop_callback(const stop_callback&) = delete;
@@ -205,7 +189,7 @@ public:
     }
 
 private:
-    static void call(callback& c) noexcept {
+    static void invoke(callback& c) noexcept {
         std::invoke(std::forward<F>(static_cast<stop_callback&>(c).what_));
     }
 

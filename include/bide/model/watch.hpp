@@ -25,25 +25,22 @@ namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace
 // The functions that compilers call. The compilers define the names.
 extern "C" {
 
+#define BIDE_MODEL_ACCESS(name, size, writes)                                                      \
+    void __tsan_##name##size(void* at) { bide::model::detail::ops::watch(at, size, writes); }
 #define BIDE_MODEL_WATCHED(size)                                                                   \
-    void __tsan_read##size(void* at) { bide::model::detail::ops::watch(at, size, false); }         \
-    void __tsan_write##size(void* at) { bide::model::detail::ops::watch(at, size, true); }         \
-    void __tsan_read_write##size(void* at) { bide::model::detail::ops::watch(at, size, true); }    \
-    void __tsan_unaligned_read##size(void* at) {                                                   \
-        bide::model::detail::ops::watch(at, size, false);                                          \
-    }                                                                                              \
-    void __tsan_unaligned_write##size(void* at) {                                                  \
-        bide::model::detail::ops::watch(at, size, true);                                           \
-    }                                                                                              \
-    void __tsan_unaligned_read_write##size(void* at) {                                             \
-        bide::model::detail::ops::watch(at, size, true);                                           \
-    }
+    BIDE_MODEL_ACCESS(read, size, false)                                                           \
+    BIDE_MODEL_ACCESS(write, size, true)                                                           \
+    BIDE_MODEL_ACCESS(read_write, size, true)                                                      \
+    BIDE_MODEL_ACCESS(unaligned_read, size, false)                                                 \
+    BIDE_MODEL_ACCESS(unaligned_write, size, true)                                                 \
+    BIDE_MODEL_ACCESS(unaligned_read_write, size, true)
 BIDE_MODEL_WATCHED(1)
 BIDE_MODEL_WATCHED(2)
 BIDE_MODEL_WATCHED(4)
 BIDE_MODEL_WATCHED(8)
 BIDE_MODEL_WATCHED(16)
 #undef BIDE_MODEL_WATCHED
+#undef BIDE_MODEL_ACCESS
 
 void __tsan_init() {}
 void __tsan_func_entry(void* /*caller*/) {}

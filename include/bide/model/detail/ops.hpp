@@ -6,11 +6,7 @@
 // the calling thread: the thread gives control to the checker, and the checker decides which thread
 // makes its step next, and what that step does. An access of plain data is not a step.
 
-#include <bide/core/config.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
+#include <bide/core/platform.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::ops {
 

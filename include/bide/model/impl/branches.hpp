@@ -25,7 +25,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -90,8 +89,7 @@ std::string bytes_of(const verdict& v) {
     std::string out;
     append(out, v.what);
     for (const std::string* text : {&v.message, &v.trace, &v.report, &v.path}) {
-        append(out, static_cast<std::uint64_t>(text->size()));
-        out += *text;
+        out += *text + '\0';
     }
     return out;
 }
@@ -100,10 +98,8 @@ verdict verdict_of(std::string_view bytes) {
     verdict v;
     extract(bytes, v.what);
     for (std::string* text : {&v.message, &v.trace, &v.report, &v.path}) {
-        std::uint64_t size = 0;
-        extract(bytes, size);
-        *text = bytes.substr(0, static_cast<std::size_t>(size));
-        bytes.remove_prefix(text->size());
+        *text = bytes.substr(0, bytes.find('\0'));
+        bytes.remove_prefix(text->size() + 1);
     }
     return v;
 }

@@ -6,7 +6,6 @@
 #include <bide/model/impl/report.hpp>
 #include <bide/model/impl/schedules.hpp>
 
-#include <ctime>
 #include <mutex>
 #include <ostream>
 #include <set>
@@ -14,7 +13,6 @@
 
 #if defined(__linux__) && BIDE_MODEL_HAS_SWITCH
 #define BIDE_MODEL_CATCHES_CRASHES 1
-#include <csignal>
 #include <ucontext.h>
 #else
 #define BIDE_MODEL_CATCHES_CRASHES 0
@@ -92,12 +90,12 @@ public:
         }
         last_ = now;
         const double took = seconds(now - begin_).count();
-        const double part = s.explored();
+        const double part = s.explored;
         std::fprintf(stderr, "%llu executions, %.0f a second, %.1f MB of branches",
                      static_cast<unsigned long long>(executions),
                      static_cast<double>(executions) / took,
-                     static_cast<double>(s.branch_bytes()) / 1e6);
-        if (part > 0 && s.branch_bytes() > 0) {
+                     static_cast<double>(s.branch_bytes) / 1e6);
+        if (part > 0 && s.branch_bytes > 0) {
             std::fprintf(stderr, ", about %.3g %% done, %.0f s left", 100 * part,
                          took * (1 - part) / part);
         }
@@ -211,7 +209,7 @@ struct exploration {
     const options& how;
     const body& run;
     std::vector<weakening>* seen = nullptr;
-    const weakening* mutant = nullptr;
+    std::span<const weakening> changes{};
     std::set<std::string>* outcomes = nullptr;
     double most_seconds = forever; // processor time
     bool report = true;            // the verdict gets the report of the failure
@@ -232,7 +230,7 @@ struct exploration {
         [[maybe_unused]] const crash_guard guard;
         execution x(how, run, s);
         x.seen_orders = seen;
-        x.mutant = mutant;
+        x.changes = changes;
         const auto begin = std::chrono::steady_clock::now();
         const double started = cpu_seconds();
         const auto too_large = [&](const char* why) {
@@ -262,7 +260,7 @@ struct exploration {
                 }
             } else if (total(v) >= how.max_executions) {
                 too_large("more than max_executions");
-            } else if (s.branch_bytes() > how.max_memory) {
+            } else if (s.branch_bytes > how.max_memory) {
                 too_large("the branches still to be taken need more than max_memory");
             } else if (most_seconds < forever && cpu_seconds() - started > most_seconds) {
                 too_large(too_long);
@@ -274,12 +272,12 @@ struct exploration {
             v.what = failure::empty;
         }
         v.seconds = progress::seconds(std::chrono::steady_clock::now() - begin).count();
-        v.duplicates = s.duplicates();
+        v.duplicates = s.duplicates;
         return v;
     }
 
     verdict operator()() const {
-        const bool is_plain = seen == nullptr && mutant == nullptr && outcomes == nullptr &&
+        const bool is_plain = seen == nullptr && changes.empty() && outcomes == nullptr &&
                               most_seconds == forever && !only_consistent && !failed;
         const unsigned jobs = wanted_jobs(how);
         if (jobs > 1 && is_plain && how.how == options::method::exhaustive &&
@@ -289,13 +287,18 @@ struct exploration {
         return with(*search_for(how));
     }
 
+    // Runs only the execution of `path`.
+    verdict of_path(std::string_view path) const {
+        one_path s(path);
+        return with(s);
+    }
+
     // Explores. If BIDE_MODEL_STATE names a folder, continues an exploration of that name that an
     // earlier run of the program did not finish. If this run does not finish it either, saves the
     // remaining branches for the next run.
     verdict named(std::string_view name) const {
         saved_state state(name, how, run);
-        if (!state.is_wanted() || seen != nullptr || how.count_duplicates ||
-            how.how != options::method::exhaustive) {
+        if (!state.is_wanted() || how.count_duplicates || how.how != options::method::exhaustive) {
             return (*this)();
         }
         verdict before;
@@ -336,15 +339,16 @@ struct exploration {
             return with(*search_for(how));
         }
         progress said;
-        verdict all = force.run(s, [&] {
-            const std::uint64_t done = total(first) +
-                                       counts->executions.load(std::memory_order_relaxed) +
-                                       counts->pruned.load(std::memory_order_relaxed);
+        const auto sum = [&](verdict v) {
+            v.executions = first.executions + counts->executions.load(std::memory_order_relaxed);
+            v.pruned = first.pruned + counts->pruned.load(std::memory_order_relaxed);
+            return v;
+        };
+        verdict all = sum(force.run(s, [&] {
+            const std::uint64_t done = total(sum({}));
             said.say(done, s);
             return done < how.max_executions;
-        });
-        all.executions = first.executions + counts->executions.load(std::memory_order_relaxed);
-        all.pruned = first.pruned + counts->pruned.load(std::memory_order_relaxed);
+        }));
         if (all.what == failure::none && total(all) >= how.max_executions) {
             all.what = failure::too_large;
             all.message = "more than max_executions";
@@ -363,8 +367,7 @@ std::ostream& operator<<(std::ostream& out, failure f) { return out << text(f); 
 verdict explore(const options& o, const body& run) { return exploration{o, run}(); }
 
 verdict replay(const std::string& path, const options& o, const body& run) {
-    one_path s(path);
-    return exploration{o, run}.with(s);
+    return exploration{o, run}.of_path(path);
 }
 
 }}} // namespace bide::BIDE_ABI::model

@@ -12,6 +12,7 @@
 
 #include <charconv>
 #include <map>
+#include <unordered_map>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -169,6 +170,13 @@ public:
     virtual ~search() = default;
 
     thread_names* names = &own_names_; // several searches of one body may share them
+    // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
+    // read-modify-write may also read a store behind which another one has placed its write, and a
+    // thread that pauses makes no further step.
+    bool explores_graphs = false;
+    std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
+    double explored = -1;         // the part that is done, from 0 to 1; negative: not known
+    std::size_t branch_bytes = 0; // the memory of the unexplored branches
 
     // Begins the next execution. Returns false if there is none left.
     virtual bool begin() = 0;
@@ -188,16 +196,6 @@ public:
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
-    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
-    // read-modify-write may also read a store behind which another one has placed its write, and a
-    // thread that pauses makes no further step.
-    virtual bool is_graph_search() const { return false; }
-    // Returns the number of executions that were explored before, if they are counted.
-    virtual std::uint64_t duplicates() const { return 0; }
-    // Returns the part of the exploration that is done, from 0 to 1; negative if it is not known.
-    virtual double explored() const { return -1; }
-    // Returns the memory of the unexplored branches, in bytes.
-    virtual std::size_t branch_bytes() const { return 0; }
 
 private:
     thread_names own_names_;
@@ -211,12 +209,11 @@ struct weakening {
     int slot = 0;
     order from = order::relaxed;
     order to = order::relaxed;
-    const weakening* next = nullptr; // another change of the same mutant
 };
 
-// Returns true if `w` changes the order `from` in the slot `slot` of the place `where`.
-inline bool is_same_order(const weakening& w, int slot, order from, site where) {
-    return w.slot == slot && w.from == from && same_place(w.where, where);
+// Returns true if both change the same order in the source.
+inline bool is_same_order(const weakening& a, const weakening& b) {
+    return a.slot == b.slot && a.from == b.from && same_place(a.where, b.where);
 }
 
 // Describes the exception that is being handled. If there is none, returns an empty text.
@@ -252,8 +249,7 @@ public:
         failure_ = failure::none;
         message_.clear();
         service = nullptr;
-        static std::uint64_t executions = 0;
-        number = ++executions;
+        watched.clear();
         for (model_thread& t : threads_) {
             t.started = false;
         }
@@ -296,19 +292,24 @@ public:
         switch (t.wants.what) {
         case request::kind::join: return thread(t.wants.other).finished;
         case request::kind::sleep: return woken_by(t) >= 0;
-        case request::kind::pause: return !search_.is_graph_search() && may_look_again(t);
+        case request::kind::pause: return !search_.explores_graphs && may_look_again(t);
         case request::kind::never: return false;
         default: return true;
         }
     }
-    // Lets a thread continue that find_loop() has paused. The search repeats recorded steps, and
-    // the next recorded step is one of this thread. So the recorded execution did not find a loop
-    // here. The difference comes only from writes of another thread to the stack of this thread.
-    void undo_pause(int n) {
+    // The next recorded step is one of thread `n`. Returns `n` if that thread can make a step.
+    // Otherwise fails with the text `why`, and returns -1. If `n` was found in a loop, it continues:
+    // the recorded execution did not find the loop, and the difference comes only from writes of
+    // another thread to the stack of this thread.
+    int repeated(int n, const char* why = does_not_repeat) {
+        if (n < 0 || n >= threads()) {
+            return not_repeated(why);
+        }
         model_thread& t = thread(n);
-        if (std::exchange(t.looks_again, false)) {
+        if (search_.explores_graphs && std::exchange(t.looks_again, false)) {
             t.wants.what = request::kind::read;
         }
+        return enabled(n) ? n : not_repeated(why);
     }
     std::vector<std::string> outcomes; // the texts of record()
 
@@ -371,7 +372,7 @@ public:
         halted_ = true;
     }
     // Fails because a search cannot repeat what it has recorded. Returns -1.
-    int not_repeated(const char* why = "the body does not repeat itself") {
+    int not_repeated(const char* why = does_not_repeat) {
         fail(failure::not_repeated, why);
         return -1;
     }
@@ -412,26 +413,27 @@ public:
         if (where.is_given != 0) {
             return o;
         }
-        const auto same = [&](const weakening& w) { return is_same_order(w, slot, o, where); };
+        const weakening here{where, slot, o, o};
+        const auto same = [&](const weakening& w) { return is_same_order(w, here); };
         if (seen_orders != nullptr &&
             std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
             const heap::leave guard;
-            seen_orders->push_back({where, slot, o, o});
+            seen_orders->push_back(here);
         }
-        for (const weakening* w = mutant; w != nullptr; w = w->next) {
-            if (w->where.file == nullptr || same(*w)) {
-                return w->to;
-            }
-        }
-        return o;
+        const auto change = std::find_if(changes.begin(), changes.end(), [&](const weakening& w) {
+            return w.where.file == nullptr || same(w);
+        });
+        return change == changes.end() ? o : change->to;
     }
 
     void* service = nullptr;
-    std::uint64_t number = 0; // counts all executions of the program
+    // The bytes that watch() has seen, each of which is a plain object. The heap does not use freed
+    // memory again in the same execution.
+    std::unordered_map<std::uintptr_t, int> watched;
 
     // For changed orders (weakening): the orders that executions have used, and the changes.
     std::vector<weakening>* seen_orders = nullptr;
-    const weakening* mutant = nullptr;
+    std::span<const weakening> changes;
 
 private:
     [[noreturn]] static void on_terminate() {
@@ -623,14 +625,14 @@ private:
             }
             const detail::message& from = memory_.msg(m);
             const outcome o = outcome_of(r, m, from.value);
-            if (o.exclusive && from.taken_by >= 0 && !search_.is_graph_search()) {
+            if (o.exclusive && from.taken_by >= 0 && !search_.explores_graphs) {
                 continue;
             }
             clock after = t.knows.hb;
             if (is_acquire(o.with) && !r.quiet) {
                 after.join(from.sync);
             }
-            if (memory_.may_read(r.object, m, o.with, t.knows, after)) {
+            if (memory_.allows(event::kind::read, r.object, m, o.with, t.knows, after, -1)) {
                 candidates_.push_back(o);
             }
         }
@@ -648,7 +650,8 @@ private:
             memory_.places(r.object, t.knows.hb, scratch_);
         }
         for (const int m : scratch_) {
-            if (memory_.may_write(r.object, m, r.with, t.knows, node)) {
+            if (memory_.allows(event::kind::write, r.object, m, r.with, t.knows, t.knows.hb,
+                               node)) {
                 candidates_.push_back({.message = m});
             }
         }
@@ -748,39 +751,38 @@ private:
         }
         return -1;
     }
+    // Returns true if the thread has begun and not ended, and is no daemon that sleeps.
+    static bool is_left(const model_thread& t) {
+        return t.started && !t.finished && !(t.is_daemon && t.wants.what == request::kind::sleep);
+    }
     void finish() {
         bool all = true;
         bool asleep = false;
         bool daemons = false;
         bool daemon_times_out = false; // a daemon would continue after its time-out
         std::size_t own = 0;
-        for (const model_thread& t : threads_) {
-            if (!t.started) {
-                continue;
-            }
-            own += t.locals.size();
-            daemons = daemons || t.is_daemon;
+        for (int n = 0; n < threads(); ++n) {
+            const model_thread& t = thread(n);
             const auto what = t.wants.what;
             const bool times_out = what == request::kind::sleep && t.timed && options_.timeouts > 0;
-            if (t.finished || (t.is_daemon && what == request::kind::sleep)) {
-                daemon_times_out = daemon_times_out || (!t.finished && times_out);
-                continue;
+            own += t.started ? t.locals.size() : 0;
+            daemons = daemons || (t.started && t.is_daemon);
+            if (is_left(t)) {
+                all = false;
+                asleep = asleep || what == request::kind::sleep;
+                pruned_ = pruned_ || times_out || what == request::kind::never ||
+                          (what == request::kind::pause && may_look_again(t));
+            } else if (t.started && !t.finished) {
+                daemon_times_out = daemon_times_out || times_out;
             }
-            all = false;
-            asleep = asleep || what == request::kind::sleep;
-            pruned_ = pruned_ || times_out || what == request::kind::never ||
-                      (what == request::kind::pause && may_look_again(t));
         }
         pruned_ = pruned_ || (!all && daemon_times_out);
         search_.end(*this, all);
-        if (all) {
-            if (heap::broken) {
-                fail(failure::lifetime, "memory was freed twice");
-            } else if (!daemons && heap::live > own) {
-                fail(failure::leak,
-                     std::to_string(heap::live - own) + " pieces of memory are left");
-            }
-        } else if (!pruned_) {
+        if (all && heap::broken) {
+            fail(failure::lifetime, "memory was freed twice");
+        } else if (all && !daemons && heap::live > own) {
+            fail(failure::leak, std::to_string(heap::live - own) + " pieces of memory are left");
+        } else if (!all && !pruned_) {
             fail(asleep ? failure::lost_wakeup : failure::livelock, describe_blocked());
         }
     }
@@ -788,7 +790,7 @@ private:
         std::string out;
         for (int n = 0; n < threads(); ++n) {
             const model_thread& t = thread(n);
-            if (!t.started || t.finished || (t.is_daemon && t.wants.what == request::kind::sleep)) {
+            if (!is_left(t)) {
                 continue;
             }
             out += out.empty() ? "" : ", ";
@@ -803,6 +805,7 @@ private:
         return out;
     }
 
+    static constexpr const char* does_not_repeat = "the body does not repeat itself";
     static inline thread_local execution* running = nullptr; // its body runs now
     const options& options_;
     const body& body_;

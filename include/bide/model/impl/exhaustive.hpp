@@ -23,6 +23,7 @@
 
 #include <bide/model/impl/execution.hpp>
 
+#include <deque>
 #include <unordered_set>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
@@ -49,7 +50,10 @@ template <class T> bool extract(std::string_view& from, T& to) {
 
 class exhaustive final : public search {
 public:
-    explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {}
+    explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {
+        explores_graphs = true;
+        explored = 0;
+    }
 
     std::size_t branches() const noexcept { return work_.size(); }
 
@@ -71,18 +75,17 @@ public:
     // Returns branch_text(most), and removes these branches from this search.
     std::string take_branches(std::size_t most) {
         std::string out = branch_text(most);
-        most = std::min(most, work_.size());
-        for (std::size_t i = 0; i < most; ++i) {
-            bytes_ -= bytes_of(work_[i]);
+        for (; most != 0 && !work_.empty(); --most) {
+            branch_bytes -= bytes_of(work_.front());
+            work_.pop_front();
         }
-        work_.erase(work_.begin(), work_.begin() + static_cast<std::ptrdiff_t>(most));
         return out;
     }
 
     // Begins a search of only the branches of a text. If branch_text() cannot have returned the
     // text, does nothing, and returns false.
     bool begin_with(std::string_view text) {
-        std::vector<script> all;
+        std::deque<script> all;
         while (!text.empty()) {
             script s;
             std::uint32_t known = 0;
@@ -100,10 +103,10 @@ public:
         first_ = false;
         now_.weight = 0;
         work_ = std::move(all);
-        explored_ = 1;
+        explored = 1;
         for (const script& s : work_) {
-            bytes_ += bytes_of(s);
-            explored_ -= s.weight;
+            branch_bytes += bytes_of(s);
+            explored -= s.weight;
         }
         return true;
     }
@@ -112,11 +115,11 @@ public:
         if (first_) {
             first_ = false;
         } else {
-            explored_ += now_.weight;
+            explored += now_.weight;
             if (work_.empty()) {
                 return false;
             }
-            bytes_ -= bytes_of(work_.back());
+            branch_bytes -= bytes_of(work_.back());
             now_ = std::move(work_.back());
             work_.pop_back();
         }
@@ -131,11 +134,7 @@ public:
 
     int thread(execution& x) override {
         if (is_scripted()) {
-            const int t = now_.steps[at_].thread;
-            if (t < x.threads()) {
-                x.undo_pause(t);
-            }
-            return t < x.threads() && x.enabled(t) ? t : x.not_repeated();
+            return x.repeated(now_.steps[at_].thread);
         }
         int first = -1;
         for (int t = x.threads() - 1; t >= 0; --t) {
@@ -249,14 +248,8 @@ public:
                 append(graph, from.index);
             }
         }
-        duplicates_ += seen_.insert(std::move(graph)).second ? 0 : 1;
+        duplicates += seen_.insert(std::move(graph)).second ? 0 : 1;
     }
-
-    bool is_graph_search() const override { return true; }
-
-    std::uint64_t duplicates() const override { return duplicates_; }
-    double explored() const override { return explored_; }
-    std::size_t branch_bytes() const override { return bytes_; }
 
 private:
     struct step {
@@ -294,7 +287,7 @@ private:
     void add(script&& branch) {
         now_.weight /= 2;
         branch.weight = now_.weight;
-        bytes_ += bytes_of(branch);
+        branch_bytes += bytes_of(branch);
         work_.push_back(std::move(branch));
     }
 
@@ -431,16 +424,13 @@ private:
 
     bool count_duplicates_;
     bool first_ = true;
-    std::vector<script> work_;
-    std::size_t bytes_ = 0; // of work_
-    double explored_ = 0;
+    std::deque<script> work_;
     script now_;              // the steps with which this execution begins
     std::vector<step> taken_; // the steps of this execution so far
     std::size_t at_ = 0;
     std::uint32_t last_stamp_ = 0;
     event_id behind_; // step::from of the step that is being made
     std::vector<char> dropped_;
-    std::uint64_t duplicates_ = 0;
     std::unordered_set<std::string> seen_; // graphs
 };
 

@@ -26,10 +26,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
@@ -143,7 +141,6 @@ class seq_cst_order {
 public:
     struct node {
         event_id id;
-        bool fence = false;
         bool leads = false; // a node that was added earlier comes after it
         clock until;        // for each thread, how many nodes come before it; includes itself
 
@@ -152,27 +149,23 @@ public:
     };
 
     // The first node of each thread.
-    class firsts {
-    public:
+    struct firsts {
+        static constexpr step_count none = std::numeric_limits<step_count>::max();
+        std::array<step_count, max_threads> numbers{none, none, none, none, none, none, none, none};
+        bool any = false;
+
         void add(const node& n) noexcept {
-            step_count& first = numbers_[n.id.thread];
+            step_count& first = numbers[n.id.thread];
             first = std::min(first, n.number());
-            any_ = true;
+            any = true;
         }
-        bool any() const noexcept { return any_; }
         bool meets(const clock& until) const noexcept {
             bool met = false;
             for (std::size_t t = 0; t < max_threads; ++t) {
-                met = met || numbers_[t] <= until.seen[t];
+                met = met || numbers[t] <= until.seen[t];
             }
             return met;
         }
-
-    private:
-        static constexpr step_count none = std::numeric_limits<step_count>::max();
-        std::array<step_count, max_threads> numbers_{none, none, none, none,
-                                                     none, none, none, none};
-        bool any_ = false;
     };
 
     // The edges that one operation adds to S. The nodes that `before` covers come before `node`.
@@ -189,12 +182,12 @@ public:
         for (auto& mine : of_thread_) {
             mine.clear();
         }
-        has_fences_ = false;
+        fences_.clear();
     }
     bool empty() const noexcept { return nodes_.empty(); }
-    bool has_fences() const noexcept { return has_fences_; }
     const std::vector<node>& nodes() const noexcept { return nodes_; }
     const clock& until(int n) const noexcept { return nodes_[index(n)].until; }
+    const std::vector<int>& fences() const noexcept { return fences_; }
     // Returns the nodes of a thread, in the order of the thread.
     const std::vector<int>& of_thread(int t) const noexcept { return of_thread_[index(t)]; }
 
@@ -202,18 +195,19 @@ public:
         auto& mine = of_thread_[id.thread];
         node& n = nodes_.emplace_back();
         n.id = id;
-        n.fence = fence;
         if (!mine.empty()) {
             n.until = nodes_[index(mine.back())].until;
         }
         mine.push_back(static_cast<int>(nodes_.size()) - 1);
         n.until.seen[id.thread] = static_cast<step_count>(mine.size());
-        has_fences_ = has_fences_ || fence;
+        if (fence) {
+            fences_.push_back(mine.back());
+        }
         return mine.back();
     }
     // A read-modify-write is one operation. Its place in its thread is that of its second half.
     void move(int n, event_id to) { nodes_[index(n)].id = to; }
-    // Takes back the last add().
+    // Takes back the last add(), which was not that of a fence.
     void drop_last() {
         of_thread_[nodes_.back().id.thread].pop_back();
         nodes_.pop_back();
@@ -248,10 +242,10 @@ public:
                 }
             }
             x.until.join(e.before);
-            x.leads = x.leads || e.after.any();
+            x.leads = x.leads || e.after.any;
             earlier.join(x.until);
         }
-        if (e.after.any()) {
+        if (e.after.any) {
             for (node& n : nodes_) {
                 if (e.after.meets(n.until)) {
                     n.until.join(earlier);
@@ -263,7 +257,7 @@ public:
 private:
     std::vector<node> nodes_;
     std::array<std::vector<int>, max_threads> of_thread_;
-    bool has_fences_ = false;
+    std::vector<int> fences_;
 };
 
 // ---- The memory
@@ -390,15 +384,10 @@ inline int unknown(const std::array<step_count, max_threads>& accesses, const vi
     return -1;
 }
 
-inline std::string thread_text(int thread) { return "T" + std::to_string(thread); }
-
-// Describes a data race. If a body is watched (model/watch.hpp), the linker may make the checker
-// use the code of std::string that was compiled for the body. That code reports each access to the
-// checker. While a heap::leave exists, such reports are ignored.
-inline std::string race(const char* first, int a, const char* second, int b) {
-    const heap::leave guard;
-    return std::string("data race: ") + first + thread_text(a) + second + thread_text(b);
+constexpr std::string_view thread_name(int thread) {
+    return std::string_view("T0T1T2T3T4T5T6T7").substr(2 * static_cast<std::size_t>(thread), 2);
 }
+inline std::string thread_text(int thread) { return std::string(thread_name(thread)); }
 
 class memory {
 public:
@@ -499,7 +488,7 @@ public:
     bool is_plain(int p) const noexcept {
         return p >= 0 && p < plains() && plains_[index(p)].alive;
     }
-    // The last clash that one of the functions from touch() to drop_plain() has found.
+    // The last clash that touch(), drop() or access_plain() has found.
     const clash& found() const noexcept { return clash_; }
     int plains() const noexcept { return static_cast<int>(plains_.size()); }
     int objects() const noexcept { return static_cast<int>(object_count_); }
@@ -508,13 +497,14 @@ public:
     const std::string* touch(int o, const view& v) {
         object& x = at(o);
         if (!x.alive) {
-            clash_ = {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()};
-            return wrong("access to a destroyed atomic");
+            return wrong(
+                {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()},
+                {"access to a destroyed atomic"});
         }
         if (!known(x.made, v)) {
-            clash_ = {false, o, clash::access::make, clash::access::use, x.made, v.next()};
-            return wrong("access to an atomic whose construction by " + thread_text(x.made.thread) +
-                         " does not happen before");
+            return wrong({false, o, clash::access::make, clash::access::use, x.made, v.next()},
+                         {"access to an atomic whose construction by ", thread_name(x.made.thread),
+                          " does not happen before"});
         }
         x.touched[index(v.thread)] = v.next().index;
         return nullptr;
@@ -523,31 +513,34 @@ public:
         object& x = at(o);
         if (const int t = unknown(x.touched, v); t >= 0) {
             const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
-            clash_ = {false, o, clash::access::use, clash::access::destroy, use, v.next()};
-            return wrong("an atomic is destroyed, but an access by " + thread_text(t) +
-                         " does not happen before");
+            return wrong({false, o, clash::access::use, clash::access::destroy, use, v.next()},
+                         {"an atomic is destroyed, but an access by ", thread_name(t),
+                          " does not happen before"});
         }
         x.alive = false;
         x.dropped = v.next();
         return nullptr;
     }
+    // `how` is read, write or destroy. A destruction is a write, too.
     const std::string* access_plain(clash::access how, int p, const view& v) {
-        const bool writes = how == clash::access::write;
+        const bool writes = how != clash::access::read;
+        const bool drops = how == clash::access::destroy;
+        const std::string_view when = drops ? "at its destruction: " : "";
         if (p == outside) {
-            return wrong("a var that was not made by the body");
+            return drops ? nullptr : wrong({}, {"a var that was not made by the body"});
         }
-        if (!is_plain(p)) {
-            if (p >= 0 && p < plains()) {
-                clash_ = {true,    p, clash::access::destroy, how, plains_[index(p)].written,
-                          v.next()};
-            }
-            return wrong(writes ? "write to a destroyed var" : "read of a destroyed var");
+        if (p < 0 || p >= plains() || !plains_[index(p)].alive) {
+            const bool was_made = p >= 0 && p < plains();
+            return wrong({true, was_made ? p : -1, clash::access::destroy, how,
+                          was_made ? plains_[index(p)].written : event_id{}, v.next()},
+                         {when, writes ? "write to a destroyed var" : "read of a destroyed var"});
         }
         plain& x = plains_[index(p)];
         if (!known(x.written, v)) {
-            clash_ = {true, p, clash::access::write, how, x.written, v.next()};
-            return wrong(race(writes ? "writes by " : "a read by ", v.thread,
-                              writes ? " and " : " and a write by ", x.written.thread));
+            return wrong({true, p, clash::access::write, how, x.written, v.next()},
+                         {when, "data race: ", writes ? "writes by " : "a read by ",
+                          thread_name(v.thread), writes ? " and " : " and a write by ",
+                          thread_name(x.written.thread)});
         }
         if (!writes) {
             x.read[index(v.thread)] = v.next().index;
@@ -555,24 +548,13 @@ public:
         }
         if (const int t = unknown(x.read, v); t >= 0) {
             const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
-            clash_ = {true, p, clash::access::read, how, read, v.next()};
-            return wrong(race("a write by ", v.thread, " and a read by ", t));
+            return wrong({true, p, clash::access::read, how, read, v.next()},
+                         {when, "data race: a write by ", thread_name(v.thread), " and a read by ",
+                          thread_name(t)});
         }
         x.written = v.next();
+        x.alive = !drops;
         return nullptr;
-    }
-    const std::string* drop_plain(int p, const view& v) {
-        if (p == outside) {
-            return nullptr;
-        }
-        const std::string* const error = access_plain(clash::access::write, p, v);
-        if (error != nullptr) {
-            clash_.later = clash::access::destroy;
-        }
-        if (is_plain(p)) {
-            plains_[index(p)].alive = false;
-        }
-        return error == nullptr ? error : wrong("at its destruction: " + *error);
     }
 
     // ---- The possible next steps
@@ -601,15 +583,20 @@ public:
         std::erase_if(out, [&](int m) { return msg(m).taken_by >= 0; });
     }
 
-    // may_read() returns true if the order S allows a read of the message `m`. `hb` is the clock of
-    // the reader after that read. may_write() returns true if S allows a write directly behind `m`.
-    // If the write is the second half of a read-modify-write, `node` is the node of the first half
-    // in S; otherwise -1.
-    bool may_read(int o, int m, order with, const view& v, const clock& hb) {
-        return may(access::read, o, m, with, v, hb, -1);
-    }
-    bool may_write(int o, int m, order with, const view& v, int node) {
-        return may(access::write, o, m, with, v, v.hb, node);
+    // Returns true if the order S allows a read of the message `m`, or a write directly behind it.
+    // `hb` is the clock of the thread after the access. If the write is the second half of a
+    // read-modify-write, `node` is the node of the first half in S; otherwise -1.
+    bool allows(event::kind what, int o, int m, order with, const view& v, const clock& hb,
+                int node) {
+        if (seq_cst_.empty() || at(o).queue) {
+            return true;
+        }
+        const edges added = access_edges(what, o, position(o, m), with, node, v.next(), v.hb, hb);
+        const bool allowed = seq_cst_.allows(added);
+        if (added.node != node) {
+            seq_cst_.drop_last();
+        }
+        return allowed;
     }
 
     // ---- Steps. Each function adds an event and returns it.
@@ -633,12 +620,7 @@ public:
         e.value = from.value;
         e.hb = v.hb;
         e.causes = v.causes;
-        if (e.with == order::seq_cst || (!seq_cst_.empty() && !at(e.object).queue)) {
-            const edges added = access_edges(access::read, e.object, position(e.object, e.message),
-                                             e.with, -1, e.id, old, v.hb);
-            e.node = added.node;
-            seq_cst_.commit(added);
-        }
+        add_edges(e, e.message, -1, old);
         auto& first = from.first_read[index(v.thread)];
         first = first == 0 ? e.id.index : first;
         from.readers.push_back(number_of(e.id));
@@ -647,7 +629,6 @@ public:
     event& write(const request& r, int behind, view& v) {
         const clock old = v.hb;
         const int node = r.exclusive ? of(v.last()).node : -1; // of the first half
-        const std::size_t place = position(r.object, behind);
         const int id = make_message();
         event& e = add(event::kind::write, r, v);
         message& m = msg(id);
@@ -663,17 +644,9 @@ public:
             from.taken_by = m.event;
             m.repeats = r.value == from.value && !r.quiet;
         }
-        if (r.with == order::seq_cst || (!seq_cst_.empty() && !at(r.object).queue)) {
-            if (node >= 0) {
-                seq_cst_.move(node, e.id);
-            }
-            const edges added =
-                access_edges(access::write, r.object, place, r.with, node, e.id, old, v.hb);
-            e.node = added.node;
-            seq_cst_.commit(added);
-        }
+        add_edges(e, behind, node, old);
         auto& mo = at(r.object).messages;
-        mo.insert(mo.begin() + static_cast<std::ptrdiff_t>(place) + 1, id);
+        mo.insert(std::find(mo.begin(), mo.end(), behind) + 1, id);
         return e;
     }
     event& fence(const request& r, view& v) {
@@ -714,18 +687,19 @@ public:
 
 private:
     using edges = seq_cst_order::edges;
-    enum class access : std::uint8_t { read, write };
 
-    bool may(access kind, int o, int m, order with, const view& v, const clock& hb, int node) {
-        if (seq_cst_.empty() || at(o).queue) {
-            return true;
+    // Adds the edges of an access in S. `node` is as in allows(), and `old` as in access_edges().
+    void add_edges(event& e, int message, int node, const clock& old) {
+        if (e.with != order::seq_cst && (seq_cst_.empty() || at(e.object).queue)) {
+            return;
         }
-        const edges added = access_edges(kind, o, position(o, m), with, node, v.next(), v.hb, hb);
-        const bool allowed = seq_cst_.allows(added);
-        if (added.node != node) {
-            seq_cst_.drop_last();
+        if (node >= 0) {
+            seq_cst_.move(node, e.id);
         }
-        return allowed;
+        const edges added = access_edges(e.what, e.object, position(e.object, message), e.with,
+                                         node, e.id, old, e.hb);
+        e.node = added.node;
+        seq_cst_.commit(added);
     }
 
     int make_message() {
@@ -760,22 +734,17 @@ private:
         if (e.node >= 0) {
             out.add(seq_cst_.nodes()[index(e.node)]);
         }
-        if (!seq_cst_.has_fences()) {
-            return;
-        }
-        for (const seq_cst_order::node& n : seq_cst_.nodes()) {
-            if (n.fence && !(n.id == e.id) && of(n.id).hb.covers(e.id)) {
+        for (const int f : seq_cst_.fences()) {
+            const seq_cst_order::node& n = seq_cst_.nodes()[index(f)];
+            if (!(n.id == e.id) && of(n.id).hb.covers(e.id)) {
                 out.add(n);
             }
         }
     }
     void fences_before(const clock& hb, clock& out) const {
-        if (!seq_cst_.has_fences()) {
-            return;
-        }
-        for (const seq_cst_order::node& n : seq_cst_.nodes()) {
-            if (n.fence && hb.covers(n.id)) {
-                out.join(n.until);
+        for (const int f : seq_cst_.fences()) {
+            if (hb.covers(seq_cst_.nodes()[index(f)].id)) {
+                out.join(seq_cst_.until(f));
             }
         }
     }
@@ -807,8 +776,8 @@ private:
     // position, and after the reads of older stores. It is coherence-ordered before the later
     // stores, and before the reads of the later stores. A write that is placed behind that message
     // has the same edges, and is also ordered after the reads of the message.
-    edges access_edges(access kind, int o, std::size_t position, order with, int node, event_id id,
-                       const clock& old, const clock& hb) {
+    edges access_edges(event::kind what, int o, std::size_t position, order with, int node,
+                       event_id id, const clock& old, const clock& hb) {
         edges out;
         out.node = node;
         if (node < 0 && with == order::seq_cst) {
@@ -830,7 +799,7 @@ private:
             if (m.event >= 0) {
                 add(m.event);
             }
-            if (i != position || kind == access::write) {
+            if (i != position || what == event::kind::write) {
                 for (const int r : m.readers) {
                     add(r);
                 }
@@ -873,9 +842,16 @@ private:
         }
     }
 
-    const std::string* wrong(std::string text) {
+    // Returns the text that the parts make. If a body is watched (model/watch.hpp), the linker may
+    // make the checker use the code of std::string that was compiled for the body. That code
+    // reports each access to the checker. While a heap::leave exists, such reports are ignored.
+    const std::string* wrong(const clash& c, std::initializer_list<std::string_view> parts) {
         const heap::leave guard;
-        wrong_ = std::move(text);
+        clash_ = c;
+        wrong_.clear();
+        for (const std::string_view part : parts) {
+            wrong_ += part;
+        }
         return &wrong_;
     }
 

@@ -4,24 +4,24 @@
 
 #include <bide/model/impl/execution.hpp>
 
-#include <unordered_map>
-
 namespace bide { inline namespace BIDE_ABI { namespace model {
 namespace detail {
 
 namespace {
 
-void write_half(execution& x, int object, bits value, order o, bool quiet, site s,
-                const char* text) {
+// Makes the second half of the read-modify-write whose first half is `read`. It is not inlined, so
+// that its request leaves nothing in the frame of a caller: find_loop() compares that frame.
+BIDE_NOINLINE void write_half(execution& x, const request& read, bits value, order o,
+                              const char* text = "") {
     x.step({.what = request::kind::write,
-            .object = object,
+            .object = read.object,
             .with = o,
             .exclusive = true,
-            .quiet = quiet,
+            .quiet = read.quiet,
             .inside = true,
             .from = x.self().message,
             .value = value,
-            .where = s,
+            .where = read.where,
             .text = text});
 }
 
@@ -88,13 +88,13 @@ void store(int object, bits value, order o, site s) noexcept {
 
 bits modify(int object, bits (*next)(bits, bits), bits operand, order o, site s) noexcept {
     execution& x = need(object, s);
-    const order with = x.weakened(o, 0, s);
-    const bits seen = x.step({.what = request::kind::read,
-                              .object = object,
-                              .with = with,
-                              .exclusive = true,
-                              .where = s});
-    write_half(x, object, next(seen, operand), with, false, s, "");
+    const request r{.what = request::kind::read,
+                    .object = object,
+                    .with = x.weakened(o, 0, s),
+                    .exclusive = true,
+                    .where = s};
+    const bits seen = x.step(r);
+    write_half(x, r, next(seen, operand), r.with);
     return seen;
 }
 
@@ -118,13 +118,12 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
         }
         return false;
     }
-    const order with = r.with;
     const bits seen = x.step(r);
     if (seen != expected) {
         expected = seen;
         return false;
     }
-    write_half(x, object, desired, with, false, s, "");
+    write_half(x, r, desired, r.with);
     return true;
 }
 
@@ -148,7 +147,8 @@ int make_plain() {
 
 void drop_plain(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
-        fail_if(*x, failure::lifetime, x->mem().drop_plain(object, x->self().knows));
+        fail_if(*x, failure::lifetime,
+                x->mem().access_plain(clash::access::destroy, object, x->self().knows));
     }
 }
 
@@ -169,58 +169,6 @@ void plain_write(int object) noexcept {
 
 // ---- Plain memory
 
-namespace {
-
-// The bytes that were accessed in an execution. Each byte is modelled as a plain object. The heap
-// does not use freed memory again in the same execution.
-class watched_memory {
-public:
-    void access(execution& x, std::uintptr_t byte, bool writes) {
-        begin(x);
-        const auto [at, fresh] = objects_.try_emplace(byte, outside);
-        if (fresh) {
-            at->second = x.mem().make_watched();
-        }
-        const bool exists = x.mem().is_plain(at->second);
-        const auto how = writes ? clash::access::write : clash::access::read;
-        const std::string* const wrong = x.mem().access_plain(how, at->second, x.self().knows);
-        if (!exists) {
-            x.fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
-                                              " memory that was freed by T" +
-                                              std::to_string(x.mem().found().first.thread));
-        }
-        fail_if(x, failure::race, wrong);
-    }
-
-    void free(execution& x, std::uintptr_t from, std::size_t size) {
-        begin(x);
-        const int rest = x.mem().make_watched(); // stands for the bytes that were never accessed
-        x.mem().drop_plain(rest, x.self().knows);
-        for (std::size_t i = 0; i < size; ++i) {
-            const auto [at, fresh] = objects_.try_emplace(from + i, rest);
-            const std::string* const wrong =
-                fresh ? nullptr : x.mem().drop_plain(at->second, x.self().knows);
-            if (wrong != nullptr) {
-                x.fail_now(failure::lifetime, "memory is freed; " + *wrong);
-            }
-        }
-    }
-
-private:
-    void begin(const execution& x) {
-        if (number_ != x.number) {
-            number_ = x.number;
-            objects_.clear();
-        }
-    }
-    std::uint64_t number_ = 0;
-    std::unordered_map<std::uintptr_t, int> objects_;
-};
-
-watched_memory watched;
-
-} // namespace
-
 void watch(const void* from, std::size_t size, bool writes) noexcept {
     execution* const x = execution::current();
     // Accesses of the checker itself are not watched. The checker and the body share instances of
@@ -235,15 +183,39 @@ void watch(const void* from, std::size_t size, bool writes) noexcept {
     }
     const auto first = reinterpret_cast<std::uintptr_t>(from);
     for (std::size_t i = 0; i < size; ++i) {
-        watched.access(*x, first + i, writes);
+        const auto [at, fresh] = x->watched.try_emplace(first + i, outside);
+        if (fresh) {
+            at->second = x->mem().make_watched();
+        }
+        const bool exists = x->mem().is_plain(at->second);
+        const auto how = writes ? clash::access::write : clash::access::read;
+        const std::string* const wrong = x->mem().access_plain(how, at->second, x->self().knows);
+        if (!exists) {
+            x->fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
+                                               " memory that was freed by " +
+                                               thread_text(x->mem().found().first.thread));
+        }
+        fail_if(*x, failure::race, wrong);
     }
 }
 
 bool watch_frees() noexcept {
     heap::on_freed = [](std::uintptr_t block, std::size_t size) noexcept {
-        if (execution* const x = execution::current(); x != nullptr) {
-            const heap::leave guard;
-            watched.free(*x, block, size);
+        execution* const x = execution::current();
+        if (x == nullptr) {
+            return;
+        }
+        const heap::leave guard;
+        const auto drop = [x](int byte) {
+            return x->mem().access_plain(clash::access::destroy, byte, x->self().knows);
+        };
+        const int rest = x->mem().make_watched(); // stands for the bytes that were never accessed
+        drop(rest);
+        for (std::size_t i = 0; i < size; ++i) {
+            const auto [at, fresh] = x->watched.try_emplace(block + i, rest);
+            if (const std::string* const wrong = fresh ? nullptr : drop(at->second)) {
+                x->fail_now(failure::lifetime, "memory is freed; " + *wrong);
+            }
         }
     };
     return true;
@@ -280,7 +252,6 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
         return false;
     }
     const request enter = to_enter(x, address, s, "futex_wait: enters");
-    const int queue = enter.object;
     const bits line = x.step(enter);
     const int entered = t.message;
     const clock known = x.mem().msg(entered).sync;
@@ -296,11 +267,10 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     if (!sleeps) {
         // The queue does not change. The write still gives this call a place in the order of the
         // calls on the queue.
-        write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
+        write_half(x, enter, line, order::relaxed, "futex_wait: goes on");
         return true;
     }
-    write_half(x, queue, joined(line, t.knows.thread), order::relaxed, true, s,
-               "futex_wait: sleeps");
+    write_half(x, enter, joined(line, t.knows.thread), order::relaxed, "futex_wait: sleeps");
     const int mine = t.message;
 
     const bool may_be_spurious = t.left.spurious > 0;
@@ -314,7 +284,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     if (early == 0) {
         t.timed = timed;
         x.step({.what = request::kind::sleep,
-                .object = queue,
+                .object = enter.object,
                 .from = mine,
                 .where = s,
                 .text = "futex_wait: woken"});
@@ -327,8 +297,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     if (!contains(now, t.knows.thread)) {
         x.leave_out(); // a wake has taken it out already
     }
-    write_half(x, queue, without(now, t.knows.thread), order::relaxed, true, s,
-               "futex_wait: leaves");
+    write_half(x, enter, without(now, t.knows.thread), order::relaxed, "futex_wait: leaves");
     if (early == 1) {
         t.now = std::max(t.now, until);
     }
@@ -338,7 +307,6 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
 void futex_wake(const void* address, int count, site s) noexcept {
     execution& x = execution::needed();
     const request enter = to_enter(x, address, s, "futex_wake: enters");
-    const int queue = enter.object;
     bits line = x.step(enter);
     for (; count > 0 && line != 0; --count) {
         // The system may wake any of the sleepers.
@@ -346,7 +314,7 @@ void futex_wake(const void* address, int count, site s) noexcept {
         const int which = asleep > count ? x.choose(asleep, s, "futex_wake: which?") : 0;
         line = without(line, static_cast<int>((line >> (4 * which)) & 15) - 1);
     }
-    write_half(x, queue, line, order::release, true, s, "futex_wake");
+    write_half(x, enter, line, order::release, "futex_wake");
 }
 
 // ---- The rest

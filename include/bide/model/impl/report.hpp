@@ -63,7 +63,20 @@ public:
         const std::size_t all = memory_.events.size();
         part_of_.resize(all);
         std::iota(part_of_.begin(), part_of_.end(), 0);
-        join_parts();
+        // One step of the machine: the two halves of each read-modify-write, and the events of a
+        // futex call while it holds its queue.
+        for (std::size_t i = 1; i < all; ++i) {
+            const event& before = memory_.events[i - 1];
+            const event& e = memory_.events[i];
+            const bool second_half = e.what == event::kind::write && e.exclusive &&
+                                     before.what == event::kind::read && before.object == e.object;
+            const bool queue_held =
+                is_futex(before) && is_futex(e) && before.what != event::kind::write &&
+                before.what != event::kind::local && e.what != event::kind::local;
+            if (before.id.thread == e.id.thread && (second_half || queue_held)) {
+                part_of_[i] = part_of_[i - 1];
+            }
+        }
         consistent_ = sort();
         if (!consistent_) { // the order in which they were made
             events_.resize(all);
@@ -99,26 +112,6 @@ public:
     }
 
 private:
-    // Combines events into steps of the machine: the two halves of each read-modify-write, and the
-    // events of a futex call while it holds its queue.
-    void join_parts() {
-        for (std::size_t i = 1; i < memory_.events.size(); ++i) {
-            const event& before = memory_.events[i - 1];
-            const event& e = memory_.events[i];
-            if (before.id.thread != e.id.thread) {
-                continue;
-            }
-            const bool second_half = e.what == event::kind::write && e.exclusive &&
-                                     before.what == event::kind::read && before.object == e.object;
-            const bool queue_held =
-                is_futex(before) && is_futex(e) && before.what != event::kind::write &&
-                before.what != event::kind::local && e.what != event::kind::local;
-            if (second_half || queue_held) {
-                part_of_[i] = part_of_[i - 1];
-            }
-        }
-    }
-
     // Orders the steps so that each read reads the newest value of its object. Returns false if no
     // order of the steps has this property.
     bool sort() {
@@ -315,6 +308,8 @@ inline bool orders_matter(execution& x) {
 struct account {
     explicit account(execution& x) : x_(x), memory_(x.mem()), order_(x), names_(x) {}
 
+    // Returns the number of the step of the machine that contains the event, as text.
+    std::string step(int event) const { return "#" + std::to_string(order_.number(event)); }
     // Returns true if the event is an access to the wait queue of a futex.
     bool is_queue(const event& e) const { return memory_.at(e.object).queue; }
     // Returns the operation of an event. For an access, that includes the object, the order and the
@@ -410,13 +405,16 @@ public:
             row(std::vector<std::string>(threads_), "-+-", '-');
         }
         std::array<site, max_threads> shown{}; // the source line that each thread has shown last
-        for (std::size_t i = 0; i < cells_.size(); ++i) {
-            if (cells_.size() > most_cells && i == first_cells) {
-                const std::size_t left_out = cells_.size() - most_cells;
-                out_ += "... " + std::to_string(left_out) + " steps are not shown\n";
-                i += left_out;
+        const std::size_t left_out = cells_.size() - std::min(cells_.size(), most_cells);
+        std::size_t number = 0;
+        for (const auto& [place, c] : cells_) {
+            const std::size_t i = number++;
+            if (i >= first_cells && i - first_cells < left_out) {
+                out_ += i > first_cells
+                            ? ""
+                            : "... " + std::to_string(left_out) + " steps are not shown\n";
+                continue;
             }
-            const cell& c = cells_[i];
             site& before = shown[index(c.thread)];
             const bool same = before.file == c.where.file && before.line == c.where.line;
             before = c.where;
@@ -459,31 +457,23 @@ private:
         out_ += line + "\n";
     }
 
-    std::string number(int event) const { return "#" + std::to_string(order_.number(event)); }
     std::string of(const event& read) const {
         const int writer = memory_.msg(read.message).event;
-        return writer < 0 ? " (init)" : " (of " + number(writer) + ")";
+        return writer < 0 ? " (init)" : " (of " + step(writer) + ")";
     }
 
     void collect() {
         mark_failure();
-        auto mark = marks_.begin();
         for (std::size_t at = 0; at < order_.events().size();) {
-            for (; mark != marks_.end() && mark->first <= at; ++mark) {
-                cells_.push_back(mark->second);
-            }
-            step(at);
+            at += add_step(at);
         }
-        for (; mark != marks_.end(); ++mark) {
-            cells_.push_back(mark->second);
-        }
-        for (const cell& c : cells_) {
+        for (const auto& [place, c] : cells_) {
             threads_ = std::max(threads_, index(c.thread) + 1);
         }
     }
 
-    // Shows the step of the machine that begins at place `at`.
-    void step(std::size_t& at) {
+    // Adds the step of the machine that begins at place `at`. Returns how many events it has.
+    std::size_t add_step(std::size_t at) {
         const auto& all = order_.events();
         std::vector<int> parts{all[at]};
         const event& e = memory_.event_at(all[at]);
@@ -505,11 +495,11 @@ private:
         for (const int part : parts) {
             note_old(c, part);
         }
-        c.what = number(parts.front()) + " " + c.what;
-        at += parts.size();
+        c.what = step(parts.front()) + " " + c.what;
         if (std::strcmp(e.text, "end") != 0) {
-            cells_.push_back(std::move(c));
+            cells_.emplace(2 * at + 1, std::move(c));
         }
+        return parts.size();
     }
 
     std::string access(const event& e, const event* second) const {
@@ -567,9 +557,9 @@ private:
         }
         const event& write = memory_.event_at(newer);
         c.note = e.what == event::kind::read
-                     ? "OLD: " + number(newer) + " wrote " + text(write.value) +
+                     ? "OLD: " + step(newer) + " wrote " + text(write.value) +
                            ", and does not happen before this"
-                     : "goes before " + number(newer) + " in the modification order";
+                     : "goes before " + step(newer) + " in the modification order";
     }
 
     // Adds a line before the event `id`. If the event does not exist, adds the line at the end. The
@@ -579,7 +569,7 @@ private:
         const bool is_last = id.thread == x_.failed_by();
         const std::size_t place =
             n >= 0 ? index(order_.place(n)) : memory_.events.size() + (is_last ? 1 : 0);
-        marks_.emplace(place, cell{id.thread, "** " + text, {}, {}});
+        cells_.emplace(2 * place, cell{id.thread, "** " + text, {}, {}});
     }
 
     // Marks the accesses that are not steps, and the place of the failure.
@@ -646,8 +636,9 @@ private:
     }
 
     std::string out_;
-    std::vector<cell> cells_;
-    std::multimap<std::size_t, cell> marks_; // by the place of the event before which they are
+    // The lines in their order: at 2 * place + 1 the step that begins there, at 2 * place a mark
+    // before the event of that place.
+    std::multimap<std::size_t, cell> cells_;
     std::size_t width_ = 0;
     std::size_t threads_ = 1;
 };
@@ -693,8 +684,6 @@ private:
 
     static constexpr const char* no_order =
         "Each read of these steps reads the newest value: no stronger order excludes them.\n";
-
-    std::string step(int event) const { return "#" + std::to_string(order_.number(event)); }
 
     // Describes a step: `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, and its thread.
     std::string called(int number) const {
@@ -805,17 +794,6 @@ private:
         return out;
     }
 
-    // Returns true if the path has an acquire fence after the read.
-    bool fenced(const edge& e) const {
-        const event_id first = memory_.event_at(e.read).id;
-        const event_id last = memory_.event_at(e.leaves).id;
-        return std::any_of(memory_.events.begin(), memory_.events.end(), [&](const event& f) {
-            return f.what == event::kind::fence && is_acquire(f.with) &&
-                   f.id.thread == first.thread && f.id.index > first.index &&
-                   f.id.index <= last.index;
-        });
-    }
-
     // `carried` is true if the message of the write has the needed clock: the read is at fault.
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.event_at(e.read);
@@ -826,7 +804,14 @@ private:
         if (carried) {
             return out + "the read is no acquire.";
         }
-        return out + (is_acquire(read.with) || fenced(e)
+        const event_id last = memory_.event_at(e.leaves).id;
+        const auto is_fence = [&](const event& f) { // of the path, after the read
+            return f.what == event::kind::fence && is_acquire(f.with) &&
+                   f.id.thread == last.thread && f.id.index > read.id.index &&
+                   f.id.index <= last.index;
+        };
+        return out + (is_acquire(read.with) ||
+                              std::any_of(memory_.events.begin(), memory_.events.end(), is_fence)
                           ? "the write is no release."
                           : "the write is no release and the read is no acquire.");
     }

@@ -195,41 +195,33 @@ private:
 //   2<0.4  thread 2 reads the store that is the fourth step of thread 0, or writes behind it
 //   2<i    thread 2 reads the initial value of an object, or writes behind it
 
-// The steps of a path of a search of graphs. The first outcome of a step is not written.
-inline std::vector<std::string> steps_of(const memory& m) {
-    std::vector<std::string> out;
-    for (std::size_t i = 0; i < m.events.size(); ++i) {
+inline std::string execution::path() const {
+    const memory& m = memory_;
+    std::vector<std::string> steps;
+    // A search of graphs writes the outcome of a step if it is not the first of the possible ones.
+    for (std::size_t i = 0; search_.explores_graphs && i < m.events.size(); ++i) {
         const event& e = m.events[i];
-        std::string step = std::to_string(e.id.thread);
+        std::string& step = steps.emplace_back(std::to_string(e.id.thread));
         if (e.what == event::kind::choice && e.pick != 0) {
             step += ":" + std::to_string(e.pick);
         } else if (e.what == event::kind::read || (e.what == event::kind::write && !e.exclusive)) {
             const auto newer = m.behind(e.object, e.message);
-            const bool is_first = std::none_of(newer.begin(), newer.end(), [&](int later) {
-                return static_cast<std::size_t>(m.msg(later).event) < i;
-            });
-            if (!is_first) {
-                const event_id writer = m.source_of(e);
+            const event_id writer = m.source_of(e);
+            if (std::any_of(newer.begin(), newer.end(), [&](int later) {
+                    return static_cast<std::size_t>(m.msg(later).event) < i;
+                })) {
                 step += writer.is_initial() ? "<i"
                                             : "<" + std::to_string(writer.thread) + "." +
                                                   std::to_string(writer.index);
             }
         }
-        out.push_back(std::move(step));
     }
-    return out;
-}
-
-inline std::string execution::path() const {
-    std::vector<std::string> steps;
-    if (search_.is_graph_search()) {
-        steps = steps_of(memory_);
-    } else {
-        for (const auto& [t, pick] : picks_) {
+    for (const auto& [t, pick] : picks_) {
+        if (!search_.explores_graphs) {
             steps.push_back(std::to_string(t) + (pick == 0 ? "" : ":" + std::to_string(pick)));
         }
     }
-    std::string out = search_.is_graph_search() ? "g" : "s";
+    std::string out = search_.explores_graphs ? "g" : "s";
     out += names_.text(threads());
     for (std::size_t i = 0; i < steps.size();) {
         std::size_t end = i + 1;
@@ -249,8 +241,8 @@ inline std::string execution::path() const {
 class one_path final : public search {
 public:
     explicit one_path(std::string_view path) {
-        graph_ = take(path, 'g');
-        path.remove_prefix(!graph_ && !path.empty() ? 1 : 0);
+        explores_graphs = take(path, 'g');
+        path.remove_prefix(!explores_graphs && !path.empty() ? 1 : 0);
         if (const auto end = path.find(';'); end != path.npos) {
             names->read(path.substr(0, end + 1));
             path.remove_prefix(end + 1);
@@ -277,18 +269,15 @@ public:
     bool begin() override { return !std::exchange(begun_, true); }
 
     int thread(execution& x) override {
-        const int t = at_ == steps_.size() ? -1 : steps_[at_].thread;
-        bool is_over = at_ == steps_.size();
-        for (int other = 0; other < x.threads(); ++other) {
-            is_over = is_over && !x.enabled(other);
+        if (at_ != steps_.size()) {
+            return x.repeated(steps_[at_].thread, wrong);
         }
-        if (is_over) {
-            return -1;
+        for (int t = 0; t < x.threads(); ++t) {
+            if (x.enabled(t)) {
+                return x.not_repeated(wrong);
+            }
         }
-        if (graph_ && t >= 0 && t < x.threads()) {
-            x.undo_pause(t);
-        }
-        return t >= 0 && t < x.threads() && x.enabled(t) ? t : x.not_repeated(wrong);
+        return -1;
     }
 
     int choose(execution& x, int, const std::vector<outcome>& all) override {
@@ -303,8 +292,6 @@ public:
         return pick >= 0 && pick < static_cast<int>(all.size()) ? pick : x.not_repeated(wrong);
     }
 
-    bool is_graph_search() const override { return graph_; }
-
 private:
     static constexpr const char* wrong = "the path is not one of this body";
     static constexpr int from_writer = -2;
@@ -314,7 +301,6 @@ private:
         event_id from;
     };
 
-    bool graph_ = false;
     bool begun_ = false;
     std::size_t at_ = 0;
     std::vector<step> steps_;

@@ -11,10 +11,9 @@ namespace bide { inline namespace BIDE_ABI { namespace model {
 
 namespace {
 
-void print(std::string_view name, const options& o, const verdict& v) {
-    std::printf("%-62.*s %-13s %9llu executions %9llu pruned %8.2f s  %s\n",
-                static_cast<int>(name.size()), name.data(), text(o.how),
-                static_cast<unsigned long long>(v.executions),
+void print(const std::string& name, const options& o, const verdict& v) {
+    std::printf("%-62s %-13s %9llu executions %9llu pruned %8.2f s  %s\n", name.c_str(),
+                text(o.how), static_cast<unsigned long long>(v.executions),
                 static_cast<unsigned long long>(v.pruned), v.seconds, text(v.what));
     std::fflush(stdout);
 }
@@ -61,7 +60,7 @@ verdict plainest(const verdict& v, const options& o, const body& run) {
 }
 
 // Prints a verdict. If it is not the expected one, explains it.
-void report(std::string_view name, const options& o, const verdict& first, failure expected,
+void report(const std::string& name, const options& o, const verdict& first, failure expected,
             const body& run) {
     print(name, o, first);
     if (first.what == expected) {
@@ -71,15 +70,15 @@ void report(std::string_view name, const options& o, const verdict& first, failu
     explain(o, v, run);
     std::printf("%s", stronger_orders(v, o, run).c_str());
     if (!v.path.empty()) {
-        std::printf("to see this one alone: BIDE_MODEL_REPLAY='%.*s|%s'\n",
-                    static_cast<int>(name.size()), name.data(), v.path.c_str());
+        std::printf("to see this one alone: BIDE_MODEL_REPLAY='%s|%s'\n", name.c_str(),
+                    v.path.c_str());
     }
     std::fflush(stdout);
     handle(v);
 }
 
 // BIDE_MODEL_REPLAY=name|path: runs only the execution of that path.
-bool replayed(std::string_view name, const options& o, const body& run) {
+bool replayed(const std::string& name, const options& o, const body& run) {
     const char* const given = std::getenv("BIDE_MODEL_REPLAY");
     if (given == nullptr) {
         return false;
@@ -94,8 +93,8 @@ bool replayed(std::string_view name, const options& o, const body& run) {
             handle(v);
         }
     } else {
-        std::printf("%-62.*s not explored: BIDE_MODEL_REPLAY %s\n", static_cast<int>(name.size()),
-                    name.data(), bar == wanted.npos ? "is no name|path" : "has another name");
+        std::printf("%-62s not explored: BIDE_MODEL_REPLAY %s\n", name.c_str(),
+                    bar == wanted.npos ? "is no name|path" : "has another name");
     }
     return true;
 }
@@ -109,8 +108,7 @@ failure_handler on_failure(failure_handler wanted) noexcept {
 std::string to_dot(const verdict& found, const options& o, const body& run) {
     std::string out;
     const auto draw = [&](execution& x) { out = drawing(x).print(); };
-    one_path s(found.path);
-    exploration{.how = o, .run = run, .report = false, .failed = draw}.with(s);
+    exploration{.how = o, .run = run, .report = false, .failed = draw}.of_path(found.path);
     return out;
 }
 
@@ -129,7 +127,7 @@ public:
         constexpr std::string_view here = "model/impl/verdict.hpp";
         std::string_view root = __FILE__;
         root.remove_suffix(std::min(here.size(), root.size()));
-        std::vector<candidate> own; // their orders are in headers of the library
+        std::ptrdiff_t users = 0;
         for (const weakening& w : seen) {
             candidate c{w};
             for (const event& e : x.mem().events) {
@@ -140,10 +138,10 @@ public:
                                                             e.what == event::kind::fence));
                 }
             }
+            // The user's orders are tried before those in headers of the library.
             const bool is_own = std::string_view(w.where.file).starts_with(root);
-            (is_own ? own : all_).push_back(c);
+            all_.insert(is_own ? all_.end() : all_.begin() + users++, c);
         }
-        all_.insert(all_.end(), own.begin(), own.end()); // the user's orders are tried first
     }
 
     // Returns a sentence that names the stronger orders with which no execution fails. Returns an
@@ -184,13 +182,9 @@ private:
     };
 
     failure with(const std::vector<weakening>& changes) const {
-        std::vector<weakening> chain = changes;
-        for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
-            chain[i].next = &chain[i + 1];
-        }
         return exploration{.how = how_,
                            .run = run_,
-                           .mutant = chain.empty() ? nullptr : &chain.front(),
+                           .changes = changes,
                            .most_seconds = std::max(0.0, end_ - cpu_seconds()),
                            .report = false}()
             .what;
@@ -231,9 +225,8 @@ private:
             return {};
         }
         for (std::size_t i = all_.size(); i-- > 0;) {
-            const weakening& mine = all_[i].change;
             const auto at = std::find_if(chain.begin(), chain.end(), [&](const weakening& w) {
-                return is_same_order(w, mine.slot, mine.from, mine.where);
+                return is_same_order(w, all_[i].change);
             });
             if (at == chain.end()) {
                 continue;
@@ -287,8 +280,8 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
             out = order_search(x, seen, o, run, end).print();
         }
     };
-    one_path s(found.path);
-    exploration{.how = o, .run = run, .seen = &seen, .report = false, .failed = strengthen}.with(s);
+    exploration{.how = o, .run = run, .seen = &seen, .report = false, .failed = strengthen}.of_path(
+        found.path);
     return out;
 }
 
@@ -311,7 +304,7 @@ std::vector<order> weaker(order o) {
 // the name of the model. The environment variable BIDE_MODEL_KILLED names a file with a line for
 // each killed mutant. If BIDE_MODEL_WITHIN is set, only orders in files with this prefix are
 // changed.
-void mutate(std::string_view name, const options& o, const body& run,
+void mutate(const std::string& name, const options& o, const body& run,
             const std::vector<weakening>& seen) {
     const char* const file = std::getenv("BIDE_MODEL_KILLED");
     const char* const within = std::getenv("BIDE_MODEL_WITHIN");
@@ -336,7 +329,7 @@ void mutate(std::string_view name, const options& o, const body& run,
             weakening mutant = w;
             mutant.to = to;
             const verdict v =
-                exploration{.how = o, .run = run, .mutant = &mutant, .report = false}();
+                exploration{.how = o, .run = run, .changes = {&mutant, 1}, .report = false}();
             const bool found = is_fault(v.what);
             if (found) {
                 killed.insert(id);
@@ -344,8 +337,8 @@ void mutate(std::string_view name, const options& o, const body& run,
             if (found && file != nullptr) {
                 std::ofstream(file, std::ios::app) << id + '\n' << std::flush;
             }
-            std::printf("mutant %s %s by \"%.*s\" (%s)\n", found ? "killed" : "survived",
-                        id.c_str(), static_cast<int>(name.size()), name.data(), text(v.what));
+            std::printf("mutant %s %s by \"%s\" (%s)\n", found ? "killed" : "survived", id.c_str(),
+                        name.c_str(), text(v.what));
         }
     }
     std::fflush(stdout);
@@ -354,34 +347,36 @@ void mutate(std::string_view name, const options& o, const body& run,
 } // namespace
 
 void check(std::string_view name, const options& o, const body& run) {
-    if (replayed(name, o, run)) {
-        return;
-    }
     const char* const longest = std::getenv("BIDE_MODEL_MUTANTS"); // seconds
-    std::vector<weakening> seen;
-    exploration e{o, run};
-    if (longest != nullptr) {
-        e.seen = &seen;
-        e.most_seconds = std::atof(longest);
-    }
-    const verdict v = e.named(name);
-    if (v.what == failure::too_large && v.message == too_long) {
-        std::printf("%-62.*s not mutated: BIDE_MODEL_MUTANTS=%s seconds are not enough\n",
-                    static_cast<int>(name.size()), name.data(), longest);
+    if (longest == nullptr) {
+        find(name, failure::none, o, run);
         return;
     }
-    report(name, o, v, failure::none, run);
-    if (v.what == failure::none && longest != nullptr) {
-        mutate(name, o, run, seen);
+    const std::string called(name);
+    if (replayed(called, o, run)) {
+        return;
+    }
+    std::vector<weakening> seen;
+    const verdict v =
+        exploration{.how = o, .run = run, .seen = &seen, .most_seconds = std::atof(longest)}();
+    if (v.what == failure::too_large && v.message == too_long) {
+        std::printf("%-62s not mutated: BIDE_MODEL_MUTANTS=%s seconds are not enough\n",
+                    called.c_str(), longest);
+        return;
+    }
+    report(called, o, v, failure::none, run);
+    if (v.what == failure::none) {
+        mutate(called, o, run, seen);
     }
 }
 
 verdict find(std::string_view name, failure expected, const options& o, const body& run) {
-    if (replayed(name, o, run)) {
+    const std::string called(name);
+    if (replayed(called, o, run)) {
         return {};
     }
     const verdict v = exploration{o, run}.named(name);
-    report(name, o, v, expected, run);
+    report(called, o, v, expected, run);
     return v;
 }
 
