@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::size_t count = 3;
 
+static_assert(std::is_constructible_v<keyed_lock, std::string, durable_mutex, std::int64_t>);
+static_assert(!std::is_constructible_v<keyed_lock, std::string, durable_shared_mutex, int>);
+
 std::string key_of(std::size_t i) { return std::string(1, static_cast<char>('a' + i)); }
 
 // The locks in a random order; the first is named last.

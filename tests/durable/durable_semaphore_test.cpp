@@ -104,6 +104,33 @@ TEST_CASE("durable_semaphore: a record on another clock is refused") {
     REQUIRE(other.try_acquire(u).error() == durable_errc::clock_mismatch);
 }
 
+TEST_CASE(
+    "durable_semaphore: an object on another clock ends no minimum hold, and judges nothing") {
+    const memory_slot slot;
+    durable_semaphore s(slot, 1);
+    acquire_request request;
+    request.at_least = 1h;
+    auto held = s.acquire(request);
+    REQUIRE(held);
+    const durable_ticket t = held->detach();
+
+    const std::chrono::milliseconds now = std::chrono::hours(24 * 365 * 50);
+    durable_semaphore other(slot, 1, on_clock(now));
+    REQUIRE(other.inspect().error() == durable_errc::clock_mismatch);
+    REQUIRE(other.release(t).error() == durable_errc::clock_mismatch);
+    REQUIRE(s.inspect().value()->live.holders.size() == 1);
+    REQUIRE(s.renew(t).value());
+    REQUIRE(s.release(t).value());
+    REQUIRE_FALSE(s.try_acquire().has_value()); // it rests
+
+    durable_semaphore plain(memory_slot(slot), 1);
+    REQUIRE(plain.admin("me").force_release(t.fence, "").value());
+    durable_ticket u = s.ticket(); // without a minimum hold no time is needed
+    REQUIRE(s.try_acquire(u)->acquired);
+    REQUIRE(other.release(u).value());
+    REQUIRE(s.try_acquire());
+}
+
 TEST_CASE("durable_semaphore: contenders with another number of permits are refused",
           "[promise.durable-permit-number]") {
     const memory_slot slot;

@@ -82,6 +82,26 @@ TEST_CASE("leader_election: one candidate leads, and the next one when it resign
     REQUIRE(a.lost().stop_requested());
 }
 
+TEST_CASE("leader_election: a run is refused while the candidate leads, and possible afterwards") {
+    leader_election a(memory_slot(), named("a"));
+    REQUIRE(a.campaign());
+    const auto work = [](leader_term) {};
+    REQUIRE(a.run(work, {}).error() == std::errc::operation_in_progress);
+    REQUIRE(a.is_leader());
+    REQUIRE(a.campaign()); // it leads already
+    REQUIRE(a.resign());
+    REQUIRE(a.campaign());
+    REQUIRE(a.resign());
+    std::stop_source stop;
+    int terms = 0;
+    const auto once = [&](leader_term) {
+        ++terms;
+        stop.request_stop();
+    };
+    REQUIRE(a.run(once, stop.get_token()));
+    REQUIRE(terms == 1);
+}
+
 TEST_CASE("leader_election: resign() and a stop end a campaign, and two at once are refused") {
     const memory_slot slot;
     leader_election a(slot, named("a"));

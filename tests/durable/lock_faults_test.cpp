@@ -11,6 +11,8 @@
 #include <support/durable_locks.hpp>
 #include <support/unhurried.hpp>
 
+#include <sys/resource.h>
+
 using namespace bide;
 
 namespace {
@@ -263,6 +265,23 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
                }) == 0;
     });
     REQUIRE(was_kept);
+}
+
+TEST_CASE("lock_faults: a child of fork() without a free descriptor can use the lock for which its "
+          "parent waits") {
+    const auto h = std::make_shared<odd_slot::habits>();
+    durable_semaphore m(odd_slot(memory_slot(), h), 1, {.process_bound = false});
+    durable_ticket t = m.ticket();
+    auto held = m.acquire();
+    REQUIRE(held);
+    test::team waiter(1, [&](int) { static_cast<void>(m.acquire()); });
+    REQUIRE(test::eventually([&] { return h->watches == 1; }));
+    REQUIRE(m.inspect().value()->live.waiters.size() == 1); // after the read that opened the watch
+    REQUIRE(test::in_child([&] {
+                const rlimit none{0, 0};
+                return ::setrlimit(RLIMIT_NOFILE, &none) == 0 && m.try_acquire(t) ? 0 : 1;
+            }) == 0);
+    REQUIRE(held->release());
 }
 
 TEST_CASE("lock_faults: the lease monitor's thread is started later if it could not be started at "

@@ -163,7 +163,8 @@ public:
 
     /// Releases the ticket's grant, or its place in the queue.
     ///
-    /// Returns: false if there was neither.
+    /// Returns: false if there was neither; durable_errc::clock_mismatch if the grant has a minimum
+    /// hold time and the record has another clock than this object.
     /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> release(const durable_ticket& t);
 
@@ -172,7 +173,8 @@ public:
     /// Lists the holders and the waiters.
     ///
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
-    /// time.
+    /// time; durable_errc::clock_mismatch if the record has another clock than this object, which
+    /// then cannot tell which leases have expired.
     /// Blocks: for the store, on a store thread, for at most durable_options::retry_time plus
     /// attempt_limit.
     result<std::optional<durable::inspection>, std::error_code> inspect() const;

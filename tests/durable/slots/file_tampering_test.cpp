@@ -328,6 +328,20 @@ TEST_CASE("file_slot: removing the lock file at any moment loses no change",
     CHECK(file_slot(path).load()->value == std::to_string(n * 200));
 }
 
+TEST_CASE("file_slot: a slot whose lock file was removed reads the latest value") {
+    const test::temp_directory in = fresh_directory();
+    const std::string path = in / "lock";
+    file_slot reader(path);
+    REQUIRE(put(reader, "a"));
+    for (int i = 0; i < 2; ++i) { // from the second load() on without the lock
+        REQUIRE(reader.load()->value == "a");
+    }
+    REQUIRE(::unlink((path + ".lock").c_str()) == 0);
+    file_slot writer(path);
+    REQUIRE(put(writer, "b"));
+    REQUIRE(reader.load()->value == "b");
+}
+
 TEST_CASE("file_slot: a moved directory is missing, and a new one in its place is empty",
           "[promise.file-slot-lock-files]") {
     const auto in = fresh_directory();

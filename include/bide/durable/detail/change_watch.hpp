@@ -315,7 +315,8 @@ public:
 private:
     struct unmonitored {
         void operator()(slot_watch* of) const noexcept {
-            System::monitor().remove(of->fd());
+            // If a child of fork() cannot make a monitor, nothing is to be removed from it.
+            try_to([of] { System::monitor().remove(of->fd()); });
             delete of;
         }
     };

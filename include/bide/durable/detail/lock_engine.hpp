@@ -415,10 +415,20 @@ public:
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
     // is true, writes the record even then, so that a delayed write of an earlier try finds another
     // version.
+    // Returns: clock_mismatch if the grant has a minimum hold time and the record has another clock,
+    // unless `how.undo` is true.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
                                           deadline until = deadline::never()) {
         bool was_there = false;
+        bool is_refused = false; // the minimum hold time is on a clock that this object cannot read
         const auto rule = [&](record_view& view, bool maybe_done) {
+            const durable::holder* const held =
+                durable::detail::find_holder(view.record, t.nonce, t.fence);
+            is_refused = !how.undo && view.record.clock != terms_.clock && held != nullptr &&
+                         held->held_until != 0;
+            if (is_refused) {
+                return false;
+            }
             const bool is_removed =
                 durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how) !=
                 durable::release_status::not_there;
@@ -427,6 +437,9 @@ public:
         };
         if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
             return unexpected{error};
+        }
+        if (is_refused) {
+            return unexpected{make_error_code(durable_errc::clock_mismatch)};
         }
         if (was_there) {
             signal().signal();
@@ -437,17 +450,23 @@ public:
         return was_there;
     }
 
+    // Returns: clock_mismatch if the record has another clock.
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         std::optional<durable::inspection> seen;
+        bool is_refused = false; // this object cannot judge which leases have expired
         const auto look = [&](record_view& view, bool) {
             seen.reset();
-            if (view.exists) {
+            is_refused = view.record.clock != terms_.clock;
+            if (view.exists && !is_refused) {
                 seen = durable::inspect(view.record, view.judge);
             }
             return false;
         };
         if (const std::error_code error = update(main_, intent::nothing, deadline::never(), look)) {
             return unexpected{error};
+        }
+        if (is_refused) {
+            return unexpected{make_error_code(durable_errc::clock_mismatch)};
         }
         return seen;
     }

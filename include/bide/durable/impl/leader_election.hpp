@@ -67,8 +67,10 @@ inline auto busy_scope(election_ptr of, bool runs) {
     candidate& me = of->own();
     const std::lock_guard held(me.lock);
     const bool begins = !me.is_busy && !(runs && me.leads());
-    me.runs = begins ? runs : me.runs;
-    me.is_busy = true;
+    if (begins) {
+        me.is_busy = true;
+        me.runs = runs;
+    }
     return std::unique_ptr<candidate, decltype(end)>(begins ? &me : nullptr, end);
 }
 
@@ -142,6 +144,13 @@ inline task<election_answer> resign_from(election_ptr it) {
         }
     }
     ends.request_stop();
+    if (term == nullptr) { // a campaign may have won before it was stopped
+        candidate& me = it->own();
+        const std::lock_guard held(me.lock);
+        if (!me.runs && me.ends == ends) {
+            term = std::exchange(me.term, nullptr);
+        }
+    }
     if (term == nullptr) {
         co_return election_answer();
     }

@@ -588,7 +588,13 @@ private:
             return false;
         }
         const slot_version mark = synced_version();
-        const bool is_latest = seen_ != 0 && mark >= seen_ && pages_.choose(mark);
+        // A later page than that is of a writer that has not ended, or of one that has locked a new
+        // lock file, because another program removed this one.
+        struct stat now;
+        const bool is_current =
+            pages_.page().version == mark ||
+            (io_.look_at(lock_path_.c_str(), now) == 0 && is_same_file(now, lock_.facts));
+        const bool is_latest = is_current && seen_ != 0 && mark >= seen_ && pages_.choose(mark);
         seen_ = is_latest ? mark : seen_;
         return is_latest;
     }
