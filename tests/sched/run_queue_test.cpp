@@ -173,6 +173,23 @@ TEST_CASE("run_queue: nothing is allocated without growth, and a worker's ring h
     CHECK(has_all);
 }
 
+TEST_CASE("run_queue: push_if_room() fills the ring and never allocates") {
+    std::vector<job> all = numbered(5);
+    basic_run_queue<native, 4> q;
+    const auto before = test::allocations_here();
+    int taken = 0;
+    for (job& j : all) {
+        taken += q.push_if_room(j) ? 1 : 0;
+    }
+    CHECK(test::allocations_here() == before);
+    CHECK(taken == 4);
+    CHECK(q.push(all[4]));
+    CHECK(q.capacity() == 8);
+    for (int i = 0; i < 5; ++i) {
+        CHECK(number_of(q.pop()) == i);
+    }
+}
+
 TEST_CASE(
     "run_queue: without memory, nothing is lost: a full ring takes no job, and keeps its size") {
     if (!test::counts_allocations()) {

@@ -361,7 +361,7 @@ private:
                     run_ahead(front, rest, ahead);
                 }
             },
-            rest.size() < learned() * brief_arm_time / chunk_time);
+            rest.size() < learned() * (brief_arm_time / chunk_time));
         if (ahead) {
             part.first = part.last;
             if (goes_on && !state_.leaves_out(rest.first)) {
@@ -417,10 +417,12 @@ private:
     // of the unit. If less than a unit would remain, returns the end of the part.
     std::uint64_t end_of(range part, std::uint64_t n) const noexcept {
         const std::uint64_t left = part.size();
+        if (n >= left) { // so the last chunk of a part needs no division
+            return part.last;
+        }
         const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
         const std::uint64_t whole = greater_of(n / step * step, unit_);
-        return greater_of(n, whole) >= left || left - whole < unit_ ? part.last
-                                                                    : part.first + whole;
+        return whole >= left || left - whole < unit_ ? part.last : part.first + whole;
     }
 
     std::uint64_t end_of_unit(range part) const noexcept {
@@ -431,7 +433,7 @@ private:
     // workers.
     std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
         if (learned() != 0) {
-            return left / greater_of(chunk * arm_time / chunk_time, least_);
+            return left / greater_of(chunk * (arm_time / chunk_time), least_);
         }
         return keeps_unit_ || left / unit_ <= few_units ? left / least_ : 1;
     }

@@ -80,7 +80,12 @@ public:
     /// does not append `r`.
     /// Complexity: amortised constant.
     [[nodiscard]] bool push(runnable& r) noexcept {
-        if (room() == 0 && make_room(1) == 0) [[unlikely]] {
+        return push_if_room(r) || (make_room(1) != 0 && push_if_room(r));
+    }
+
+    /// Appends `r` as push() does, but never allocates. Returns false if the ring is full.
+    [[nodiscard]] bool push_if_room(runnable& r) noexcept {
+        if (room() == 0) [[unlikely]] {
             return false;
         }
         // Order: relaxed; the owner has written it itself.

@@ -377,9 +377,8 @@ public:
 
     // Appends `r` to the ring. If the ring is full and cannot grow, `r` goes to the injector.
     void push_ring(worker& w, runnable& r) noexcept {
-        if (!w.ring.push(r)) {
-            w.overflowed.add(1);
-            push(r);
+        if (!w.ring.push_if_room(r)) [[unlikely]] {
+            push_to_full_ring(w, r);
         } else if (steals_ && !w.is_searching) {
             wake_any();
         }
@@ -712,6 +711,16 @@ private:
     }
 
     // ---- The queues
+
+    // The rare part of push_ring().
+    BIDE_NOINLINE void push_to_full_ring(worker& w, runnable& r) noexcept {
+        if (!w.ring.push(r)) {
+            w.overflowed.add(1);
+            push(r);
+        } else if (steals_ && !w.is_searching) {
+            wake_any();
+        }
+    }
 
     void unpark(worker& w) noexcept { w.sleeper.unpark(how_.io); }
     void unpark(unsigned number) noexcept {
