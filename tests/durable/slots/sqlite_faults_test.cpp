@@ -4,6 +4,7 @@
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
+#include <support/alloc.hpp>
 #include <support/on_time.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/sqlite_databases.hpp>
@@ -67,6 +68,33 @@ slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal jou
 } // namespace
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
+
+TEST_CASE("sqlite_slot: an operation without memory leaves a connection that can be used") {
+    const test::temp_directory in("sqlite");
+    sqlite_slot slot(in / "db", "k");
+    REQUIRE(slot.compare_exchange(0, "a").status == cas_status::stored);
+    int failed = 0;
+    for (std::size_t n = 0;; ++n) {
+        sqlite_slot fresh(in / "db", "k");
+        bool has_failed = false;
+        try {
+            const test::failing_allocations now(n, test::shortage::single, false);
+            static_cast<void>(fresh.load());
+            has_failed = now.has_failed();
+        } catch (const std::bad_alloc&) {
+            has_failed = true;
+        }
+        const auto again = fresh.load();
+        INFO("allocation " << n);
+        REQUIRE(again);
+        REQUIRE(again->value == "a");
+        if (!has_failed) {
+            break;
+        }
+        ++failed;
+    }
+    REQUIRE(failed > 3);
+}
 
 TEST_CASE("sqlite_slot: a mark is unknown to any file but its own") {
     directory dir;

@@ -461,6 +461,7 @@ private:
             return true;
         }
         close();
+        last_ = SQLITE_NOMEM; // if this throws, leave() closes what it has opened
         if (!open()) {
             close();
             return false;
@@ -468,6 +469,7 @@ private:
         const char* const full = ::sqlite3_db_filename(db_, "main"); // without symbolic links
         resolved_ = full != nullptr && *full != 0 ? full : resolved_;
         versions_.open(resolved_);
+        last_ = SQLITE_OK;
         return true;
     }
 
