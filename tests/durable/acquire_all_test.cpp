@@ -16,6 +16,8 @@ constexpr std::size_t count = 3;
 
 static_assert(std::is_constructible_v<keyed_lock, std::string, durable_mutex, std::int64_t>);
 static_assert(!std::is_constructible_v<keyed_lock, std::string, durable_shared_mutex, int>);
+static_assert(
+    !std::is_convertible_v<durable_shared_mutex*, durable_semaphore*>); // which would be a reader
 
 std::string key_of(std::size_t i) { return std::string(1, static_cast<char>('a' + i)); }
 

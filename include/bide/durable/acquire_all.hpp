@@ -27,8 +27,6 @@ public:
     /// Acquires a shared mutex for a writer.
     keyed_lock(std::string key, durable_shared_mutex with)
         : durable_semaphore(std::move(with)), key_(std::move(key)), weight_(permits()) {}
-    /// A shared mutex is acquired for a writer or a reader, and not by a number of permits.
-    keyed_lock(std::string key, durable_shared_mutex with, std::int64_t weight) = delete;
     /// Acquires a shared mutex for a reader.
     static keyed_lock shared(std::string key, durable_shared_mutex lock) {
         keyed_lock reader(std::move(key), std::move(lock));

@@ -202,10 +202,17 @@ public:
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer.
 ///
-/// It is a durable_semaphore: a reader takes one permit, a writer takes all. Contenders are served
-/// in the order of arrival, so a reader that arrives after a writer waits behind it.
-class durable_shared_mutex : public durable_semaphore {
+/// A reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in
+/// the order of arrival, so a reader that arrives after a writer waits behind it.
+class durable_shared_mutex : durable_semaphore {
 public:
+    using durable_semaphore::admin;
+    using durable_semaphore::explain;
+    using durable_semaphore::inspect;
+    using durable_semaphore::permits;
+    using durable_semaphore::release;
+    using durable_semaphore::renew;
+
     /// The default of `max_readers`.
     static constexpr std::int64_t default_readers = 1024;
 
@@ -255,6 +262,9 @@ public:
     result<durable_guard, std::error_code> try_acquire_shared() const {
         return durable_semaphore::try_acquire(1);
     }
+
+private:
+    friend class keyed_lock;
 };
 
 }} // namespace bide::BIDE_ABI
