@@ -32,20 +32,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The most that a header may include: headers of bide, itself among them; their lines of code; and hundredths,
 # which are those of g++ with libstdc++ 12, and are not checked with others. Behind the header, a macro to define.
 BUDGETS = {
-    "sync/mutex.hpp": (16, 2340, 93),
+    "sync/mutex.hpp": (16, 2310, 92),
     "sync/shared_mutex.hpp": (16, 2530, 94),
     "sync/semaphore.hpp": (17, 2850, 94),
     "sync/event.hpp": (17, 2590, 87),
-    "sync/condition_variable.hpp": (17, 3030, 96),
-    "channel/channel.hpp": (21, 3880, 113),
-    "channel/select.hpp": (27, 5390, 129),
-    "task/task.hpp": (27, 5460, 125),
-    "sched/scheduler.hpp": (47, 9920, 207),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6990, 184),
-    "parallel/fork_join.hpp": (53, 11160, 216),
-    "parallel/parallel_for.hpp": (54, 11550, 217),
-    "bide.hpp": (102, 20480, 253),
-    "bide.hpp BIDE_COMPILED": (90, 17190, 220),
+    "sync/condition_variable.hpp": (17, 3020, 96),
+    "channel/channel.hpp": (20, 3860, 113),
+    "channel/select.hpp": (26, 5330, 129),
+    "task/task.hpp": (27, 5380, 125),
+    "sched/scheduler.hpp": (47, 9520, 206),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6800, 184),
+    "parallel/fork_join.hpp": (53, 10720, 215),
+    "parallel/parallel_for.hpp": (54, 11130, 216),
+    "bide.hpp": (98, 19360, 243),
+    "bide.hpp BIDE_COMPILED": (87, 16340, 219),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
