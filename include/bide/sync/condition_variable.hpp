@@ -389,7 +389,8 @@ public:
         wait_by(lock, predicate, deadline::never());
     }
 
-    /// Waits as wait() does, but at most `rest`.
+    /// Waits as wait() does, but at most `rest`. If `rest` is not positive, evaluates the predicate
+    /// and returns, without unlocking the mutex.
     /// Returns: without a predicate, true if it was notified, and false after the time-out; with
     /// one, the result of the last call of `predicate()`.
     template <class Lock, detail::condition Predicate = detail::unconditional>
