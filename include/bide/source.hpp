@@ -15,6 +15,7 @@
 #define BIDE_SOURCE
 
 #include <bide/bide.hpp>
-#include <bide/sched/executor_runner.hpp> // which bide.hpp does not include
+#include <bide/sched/executor_runner.hpp> // which bide.hpp does not include, and neither:
+#include <bide/sched/report.hpp>
 
 #endif
