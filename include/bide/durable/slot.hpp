@@ -208,7 +208,7 @@ private:
 
 namespace detail {
 
-// A slot that forwards every call to another slot, which it owns. So a public header declares only
+// A slot that forwards its calls to another slot, which it owns. So a public header declares only
 // the name and the options of a slot, and another header implements it.
 class slot_handle : public slot {
 public:
@@ -216,6 +216,21 @@ public:
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         return core_->compare_exchange(version, value);
     }
+    std::string store() const override { return core_->store(); }
+    std::unique_ptr<slot> for_renewals() const override { return core_->for_renewals(); }
+    std::string explain() const override { return core_->explain(); }
+
+protected:
+    // A derived class that passes no slot sets `core_`.
+    explicit slot_handle(std::unique_ptr<slot> core = nullptr) noexcept : core_(std::move(core)) {}
+
+    std::unique_ptr<slot> core_;
+};
+
+// The handle of a slot on this machine, which also updates under a lock, marks processes and
+// repairs itself.
+class local_slot_handle : public slot_handle {
+public:
     cas_result update_locked(const slot_update& update) override {
         return core_->update_locked(update);
     }
@@ -226,12 +241,9 @@ public:
     cas_result replace_damaged(std::string_view value) override {
         return core_->replace_damaged(value);
     }
-    std::string explain() const override { return core_->explain(); }
 
 protected:
-    explicit slot_handle(std::unique_ptr<slot> core) noexcept : core_(std::move(core)) {}
-
-    std::unique_ptr<slot> core_;
+    using slot_handle::slot_handle;
 };
 
 } // namespace detail

@@ -288,7 +288,8 @@ public:
         }
         if (is_told_ && watch_ != nullptr) {
             watch_.reset();
-            // This read may have seen a change that the watch has not reported to the others yet.
+            // This read may have seen a change that the watch has not yet reported to the
+            // other contenders.
             if (others) {
                 signal_->signal();
             }

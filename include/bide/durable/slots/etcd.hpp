@@ -24,7 +24,7 @@
 /// so contenders observe how long a record stays unchanged. There is no watch: a contender loads
 /// the record again at intervals.
 
-#include <bide/durable/slots/detail/server/handle.hpp>
+#include <bide/durable/slot.hpp>
 
 #include <chrono>
 #include <vector>
@@ -74,7 +74,7 @@ struct etcd_slot_options {
 /// Blocks: each operation for one round trip to the majority, at most `retry_time`.
 /// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
-class etcd_slot final : public detail::server_slot_handle {
+class etcd_slot final : public detail::slot_handle {
 public:
     /// Keeps acknowledged values. Several machines may share the slot. Contenders time leases by
     /// observation.

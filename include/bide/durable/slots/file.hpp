@@ -80,7 +80,7 @@ struct file_slot_options {
 /// be_present() takes a mark in the lock file. It returns errc::operation_not_supported if the
 /// system has no locks of open files (Linux has them). is_present() never waits for the lock, and
 /// returns `unknown` if the lock file is not the one that has the mark.
-class file_slot : public detail::slot_handle {
+class file_slot : public detail::local_slot_handle {
 public:
     /// What the slot promises.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};

@@ -44,7 +44,7 @@
 /// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass, for
 /// example: the server starts, has too many connections, or cannot be reached.
 
-#include <bide/durable/slots/detail/server/handle.hpp>
+#include <bide/durable/slot.hpp>
 
 #include <chrono>
 
@@ -161,7 +161,7 @@ struct postgres_slot_options {
 /// process.
 /// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
-class postgres_slot final : public detail::server_slot_handle {
+class postgres_slot final : public detail::slot_handle {
 public:
     /// Keeps acknowledged values. Several machines may share the slot. The server's clock times the
     /// leases.

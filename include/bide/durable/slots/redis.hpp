@@ -35,7 +35,7 @@
 /// The user needs these commands: eval, evalsha, time, type, hmget, hset and persist. There is no
 /// watch: a contender loads the record again at intervals.
 
-#include <bide/durable/slots/detail/server/handle.hpp>
+#include <bide/durable/slot.hpp>
 
 #include <chrono>
 
@@ -82,7 +82,7 @@ struct redis_slot_options {
 /// Blocks: each operation for one round trip, at most `retry_time`.
 /// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
-class redis_slot final : public detail::server_slot_handle {
+class redis_slot final : public detail::slot_handle {
 public:
     /// May lose acknowledged values. Several machines may share the slot. The server's clock times
     /// the leases.

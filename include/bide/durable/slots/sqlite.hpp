@@ -98,7 +98,7 @@ struct sqlite_slot_options {
 /// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
 /// errc::operation_not_supported if that file cannot be made or written. explain() returns the
 /// path, the key, and the last failure in SQLite's words.
-class sqlite_slot : public detail::slot_handle {
+class sqlite_slot : public detail::local_slot_handle {
 public:
     /// What the slot promises.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};

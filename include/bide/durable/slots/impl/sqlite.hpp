@@ -732,7 +732,7 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
 
 BIDE_DURABLE_INLINE sqlite_slot::sqlite_slot(const std::string& path, std::string key,
                                              const sqlite_slot_options& options)
-    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options)) {}
+    : local_slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 
