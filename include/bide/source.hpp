@@ -15,7 +15,9 @@
 #define BIDE_SOURCE
 
 #include <bide/bide.hpp>
-#include <bide/sched/executor_runner.hpp> // which bide.hpp does not include, and neither:
+
+// Not included by bide.hpp.
+#include <bide/sched/executor_runner.hpp>
 #include <bide/sched/report.hpp>
 
 #endif

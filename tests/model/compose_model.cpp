@@ -159,6 +159,29 @@ private:
     const bool releases_;
 };
 
+// Runs the parent on a worker, beside a thief and a thread that gives to the children that wait.
+void run_beside_thief(scene& all, bool gives_s, bool gives_t, worker::first how = {}) {
+    worker here(true, how);
+    model::thread thief([&] {
+        worker there(false);
+        there.steal_from(here);
+    });
+    model::thread giver([&] {
+        if (gives_s) {
+            all.s.give();
+        }
+        if (gives_t) {
+            all.t.give();
+        }
+    });
+    all.c.begin();
+    here.drain();
+    giver.join();
+    thief.join();
+    here.drain();
+    all.require_over();
+}
+
 } // namespace
 
 TEST_CASE("when_all: the parent resumes once, after all children have ended") {
@@ -221,22 +244,7 @@ TEST_CASE(
     const auto in_place = [](int first) {
         return [=] {
             scene all(when_state::until::all, first, 0, true);
-            worker here(true);
-            model::thread thief([&] {
-                worker there(false);
-                there.steal_from(here);
-            });
-            model::thread giver([&] {
-                if (first == 0) {
-                    all.s.give();
-                }
-            });
-            all.c.begin();
-            here.drain();
-            giver.join();
-            thief.join();
-            here.drain();
-            all.require_over();
+            run_beside_thief(all, first == 0, false);
             MODEL_REQUIRE(all.r.what[0] == progress::taken);
             MODEL_REQUIRE(all.r.what[1] == progress::stopped);
         };
@@ -249,25 +257,7 @@ TEST_CASE("when_all: children in place, taken back or stolen, end before the par
     const auto beside_a_thief = [](int first, int second, worker::first how = {}) {
         return [=] {
             scene all(when_state::until::all, first, second);
-            worker here(true, how);
-            model::thread thief([&] {
-                worker there(false);
-                there.steal_from(here);
-            });
-            model::thread giver([&] {
-                if (first == 0) {
-                    all.s.give();
-                }
-                if (second == 0) {
-                    all.t.give();
-                }
-            });
-            all.c.begin();
-            here.drain();
-            giver.join();
-            thief.join();
-            here.drain();
-            all.require_over();
+            run_beside_thief(all, first == 0, second == 0, how);
             MODEL_REQUIRE(all.r.what[0] == progress::taken && all.r.what[1] == progress::taken);
         };
     };
