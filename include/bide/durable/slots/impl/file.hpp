@@ -813,7 +813,8 @@ using file_core = file_store<posix_io>;
 } // namespace detail
 
 BIDE_DURABLE_INLINE file_slot::file_slot(const std::string& path, const file_slot_options& options)
-    : local_slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {}
+    : local_slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {
+}
 
 BIDE_DURABLE_INLINE bool file_slot::has_mark(int descriptor, std::int64_t mark) const noexcept {
     return static_cast<const detail::file_core&>(*core_).has_mark(descriptor, mark);
