@@ -451,8 +451,9 @@ private:
         }
     }
 
-    // The wait of a thread, for thread_wait. It is granted when the thread has the mutex again.
-    template <class Lock> struct thread {
+    // The wait of a thread, for thread_wait. It is granted when the thread has the mutex again. It
+    // fills one cache line: the notifier reads and writes it.
+    template <class Lock> struct alignas(64) thread {
         queue& at;
         Lock& lock;
         place of{detail::condition_lock<Platform>(lock)};
