@@ -2,7 +2,7 @@
 #ifndef BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 
-// What a process has once: an object, and a fence that acts on all of its threads.
+// Provides what a process has once: an object, and a fence that acts on all of its threads.
 
 #include <bide/core/lock_bits.hpp>
 

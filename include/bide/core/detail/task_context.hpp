@@ -38,7 +38,7 @@ public:
     task_binding_use& operator=(task_binding_use&&) = delete;
     ~task_binding_use() {
         if (of_ != nullptr) {
-            // Order: relaxed; as above.
+            // Order: relaxed; the count only shows a misuse at the end of the scope.
             of_->uses.fetch_sub(1, std::memory_order_relaxed);
         }
     }
@@ -111,12 +111,12 @@ public:
     virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
 
     // name() returns the name for reports, or nullptr. set_name() sets it. Any thread may call
-    // name() meanwhile.
+    // name() at any time.
     virtual const char* name() const noexcept { return nullptr; }
     virtual void set_name(const char*) noexcept {}
 
     // tag() returns the number of the tag for reports (task/task_tag.hpp); 0 means no tag.
-    // set_tag() sets it. Any thread may call tag() meanwhile.
+    // set_tag() sets it. Any thread may call tag() at any time.
     virtual std::uint8_t tag() const noexcept { return 0; }
     virtual void set_tag(std::uint8_t) noexcept {}
 

@@ -2,7 +2,7 @@
 #ifndef BIDE_TEST_DETAIL_STEP_ORDER_HPP
 #define BIDE_TEST_DETAIL_STEP_ORDER_HPP
 
-// Chooses which runnable runs next (test/simulation.hpp), and where a task is interrupted.
+// Chooses which runnable runs next (test/detail/simulation.hpp), and where a task is interrupted.
 //
 // A task may yield after an operation that completes at once, as if its budget was spent
 // (core/wake_scope.hpp). The budgets here are much smaller than usual. So another task may
@@ -16,8 +16,8 @@
 // run first.
 //
 // A task that yields again and again gets a priority below all others. Otherwise a loop that waits
-// for another task by yielding would run for ever. The number of yields that are allowed before
-// that is drawn for each run, so that a switch may come after any number of yields.
+// for another task by yielding would run for ever. Each run draws the number of yields after which
+// that happens, so that a switch may come after any number of yields.
 //
 // Some runnables belong to no task: the timer, a child of when_all(), and a coroutine that runs
 // outside of all tasks. They get a new random priority at each step.
