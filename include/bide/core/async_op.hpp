@@ -37,11 +37,11 @@
 ///   not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
-/// destroyed while a release on another thread resumes it. A wait by a callback may be destroyed at
-/// any time (core/callback_wait.hpp).
+/// destroyed while a release on another thread resumes it. Waits by callbacks have no such
+/// requirement (core/callback_wait.hpp).
 //
-// The owner of a callback_wait does not destroy it until the releaser has reported the end of its
-// call. A coroutine's wait has no such report. The coroutine may have ended as soon as it was
+// A callback_wait is destroyed only after the releaser has reported the end of its call of the
+// waker. The wait of a coroutine has no such report. The coroutine may have ended as soon as it was
 // posted, and its frame, which contains the node, may be destroyed. If the coroutine waited for the
 // report, each resumption would wait for the releaser, which may be preempted between the post and
 // the report.
@@ -472,7 +472,7 @@ public:
 
     /// Ends the wait with errc::timeout at the deadline. If the deadline has passed, makes one
     /// attempt. Of several deadlines the earliest counts.
-    /// Throws: as with_stop().
+    /// Throws: std::system_error, under the same condition as with_stop().
     same<R> with_deadline(deadline until) && {
         detail::prepare_timers<Platform>();
         same<R> op = std::move(*this).widen();
@@ -483,7 +483,7 @@ public:
         return op;
     }
     /// Ends the wait with errc::timeout after `rest`.
-    /// Throws: as with_stop().
+    /// Throws: std::system_error, under the same condition as with_stop().
     same<R> with_timeout(deadline::from_now rest) && {
         return std::move(*this).with_deadline(deadline(rest));
     }
@@ -501,7 +501,7 @@ public:
     /// The awaiter of the operation.
     class awaiter;
     awaiter operator co_await() && noexcept { return awaiter(*this); } ///< Returns the awaiter.
-    /// Refuses: an operation is awaited once, as an rvalue.
+    /// Does not compile: an operation is awaited once, as an rvalue.
     template <class Refused = void> void operator co_await() & {
         static_assert(!std::is_void_v<Refused>,
                       "bide: an operation is awaited once: write co_await std::move(operation)");
@@ -564,10 +564,10 @@ private:
 //                   No other thread may be about to resume it (see the head of this file)
 //
 // The inner job. Assume that a task awaits another task, which is the next job of its thread. The
-// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If
-// the inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no
-// atomic operation. If the inner job waits, the awaiting task waits for the inner job as for any
-// other one.
+// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If the
+// inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no atomic
+// operation. If the inner job waits, the awaiting task waits for the inner job as for any other
+// job.
 //
 // The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
 // are queued when it ends, the awaiting task continues after them. An inner job changes nothing for
@@ -730,7 +730,7 @@ private:
         }
     }
 
-    // Tries the operation. A cancelled task does not try, because it might be granted something.
+    // Tries the operation. A cancelled task does not try, because the operation might succeed.
     bool completes_now() noexcept {
         BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();

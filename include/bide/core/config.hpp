@@ -79,10 +79,10 @@
 #define BIDE_EXCEPTIONS 0
 #endif
 
-// GCC turns such a step into a tail call only at -O2 and above, and not under ASan or TSan. Without
-// the tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
-// -O2, so GCC uses the trampoline by default. A user that compiles at -O2 and without these
-// sanitizers may define the macro as 1.
+// GCC turns a step from one coroutine into another into a tail call only at -O2 and above, and not
+// under ASan or TSan. Without the tail call, a loop over ready children overflows the stack. No
+// predefined macro tells -O1 from -O2, so GCC uses the trampoline by default. A user that compiles
+// at -O2 and without these sanitizers may define the macro as 1.
 /// 1 if a step from one coroutine into another is a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
@@ -144,7 +144,7 @@
 #define BIDE_MAY_ALIAS
 #endif
 
-/// Keeps a function with thread-local state out of line for clang before 16.
+/// Keeps a function with thread-local state out of line if the compiler is clang before 16.
 #if defined(__clang_major__) && __clang_major__ < 16
 #define BIDE_NEAR_LOCAL BIDE_NOINLINE
 #else

@@ -6,7 +6,6 @@
 /// Reports deadlocks and dumps all waits, in a program that is compiled with BIDE_DEADLOCK_CHECK.
 ///
 /// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for
-/// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for
 /// which primitive, and since when. The holders of each mutex, adaptive_mutex, shared_mutex and
 /// biased_shared_mutex are noted, too. One lock guards all notes, and each note allocates memory,
 /// so the check is for debug builds. All files of a program must agree on the macro. If two files
@@ -59,8 +58,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The notes
 //
-// The notes of a program with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp). They say which thread
-// or task waits for which primitive, and which thread or task holds which lock.
+// Say which thread or task waits for which primitive, and which thread or task holds which lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
@@ -505,7 +503,8 @@ private:
 };
 
 // Notes, while this object lives, that the waker of a coroutine runs on this thread. The waker of a
-// stop or a time-out needs no such note: the thread that destroys the coroutine waits for its end.
+// stop or a time-out needs no note: the thread that destroys the coroutine waits until it has
+// returned.
 template <class Platform> class noted_wake {
 public:
     explicit noted_wake(const void* node) noexcept : node_(node) {

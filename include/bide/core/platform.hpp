@@ -204,7 +204,7 @@ private:
 /// Is the platform of the real machine. Futex sleeps on an address by a call of the system. The
 /// head of this file describes the members.
 template <class Futex> struct BIDE_SHARED basic_native_platform {
-    /// Says that executions are run and not explored.
+    /// Says that the program runs, and that no model checker explores it.
     static constexpr bool model = false;
     /// Counts the reads of a held lock before its waiter sleeps.
     static constexpr int lock_looks = 5;
@@ -221,7 +221,7 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
     /// Names the type that calls an F at a stop.
     template <class F> using stop_callback = std::stop_callback<F>;
 
-    /// Orders as std::atomic_thread_fence() does.
+    /// Does the same as std::atomic_thread_fence().
     static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
 
     /// Acts as a seq_cst fence, but only towards threads that run a heavy fence. It emits no

@@ -72,7 +72,7 @@ template <class Platform> void resume(std::coroutine_handle<> to) noexcept {
     }
 }
 
-/// Returns the handle that await_suspend() returns to continue with `to`.
+/// Returns the handle that await_suspend() has to return, so that `to` continues.
 /// Requires: `node` lives until `to` is resumed.
 template <class Platform>
 std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_node& node) noexcept {

@@ -92,7 +92,7 @@ public:
         return false;
     }
 
-    /// Spins once and then yields for `ns` nanoseconds.
+    /// Calls spin_once(), and then yields for `ns` nanoseconds, until done() returns true.
     /// Returns: the last answer of done().
     template <class Done> static bool spin_then_yield(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
@@ -208,13 +208,13 @@ private:
         return done();
     }
 
-    // Follows a higher cost quickly and a lower cost slowly.
+    // Raises the estimate quickly towards a higher cost, and lowers it slowly towards a lower cost.
     static void learn(std::int64_t cost) noexcept {
         // Order: relaxed; the cost is an estimate, and a lost update does no harm.
         const std::int64_t old = wake_cost_ns_.load(std::memory_order_relaxed);
         std::int64_t next = cost > old ? old + (cost - old) / 2 : old - (old - cost) / 16;
         next = next < min_cost_ns ? min_cost_ns : next > max_cost_ns ? max_cost_ns : next;
-        // Order: relaxed; as for the load.
+        // Order: relaxed; the cost is an estimate, and a lost update does no harm.
         wake_cost_ns_.store(next, std::memory_order_relaxed);
     }
 

@@ -331,8 +331,8 @@ public:
             // Order: relaxed; written and read under the lock.
             const word seen = ended_.load(std::memory_order_relaxed);
             unlock();
-            // The sleep is short, so no other thread takes over the work of this one: calls the
-            // platform's futex_wait() and not that of core/futex.hpp.
+            // Calls the platform's futex_wait() and not that of core/futex.hpp: the sleep is too
+            // short for another thread to take over this thread's work.
             Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
             lock();
             cancelling_ = cancelling_ - 1;
@@ -387,7 +387,7 @@ public:
         return next_.load(std::memory_order_seq_cst);
     }
 
-    /// Takes cancelled timers into account, and returns next_ns().
+    /// Raises next_ns() if the earliest timers were cancelled, and returns it.
     std::int64_t next_live_ns() noexcept {
         lock();
         if (!wheel_.is_moving()) {
@@ -537,7 +537,7 @@ namespace detail {
 
 // ---- Resumers
 //
-// The threads that resume coroutines if these have no executor. A resumer runs user code, which may
+// The threads that resume coroutines that have no executor. A resumer runs user code, which may
 // block. So a blocked resumer is replaced: while a runnable is queued, some resumer is about to
 // take it.
 //

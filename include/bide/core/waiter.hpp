@@ -14,7 +14,7 @@
 // and the primitive.
 //
 //   state_        meaning
-//   waiting       Not published. The owner is awake, or it is a coroutine or has a foreign waker.
+//   waiting       Not published. The owner has a waker, or is a thread that does not sleep.
 //   parked        Not published. The owner is a thread that sleeps on this word or is about to.
 //   granted ...   Published: the outcome of the wait.
 //   + announced   Decided but not published. The primitive may be destroyed. The node is in a
@@ -24,9 +24,9 @@
 // One release may decide several waits. The releaser announces the waits that have wakers, then
 // publishes the waits of threads, and then runs the wakers one by one. All outcomes are announced
 // before the first waker runs, so a waker may cancel any other wait of the same release, or destroy
-// its coroutine. This takes the node out of the list, and the waker of the node does not run. If
-// another thread cancels such a wait, it blocks until the node is published (await_outcome()). If a
-// waker makes a release itself, the nodes of that release are appended to the list.
+// its coroutine. This takes the node out of the list, and the waker of the node does not run.
+// Another thread that cancels such a wait blocks until the node is published (await_outcome()). If
+// a waker makes a release itself, the nodes of that release are appended to the list.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -132,8 +132,8 @@ public:
     void abandon() noexcept { lock::release(word_); }
 
     /// Returns whether the choice is decided.
-    // Order: relaxed; the decision carries no data. The publication of the outcome carries it
-    // [waiter.outcome].
+    // Order: relaxed; the decision carries no data. The data come with the publication of the
+    // outcome [waiter.outcome].
     bool is_decided() const noexcept {
         return (word_.load(std::memory_order_relaxed) & decided) != 0;
     }
@@ -221,14 +221,15 @@ public:
         return sleep_through(until);
     }
 
-    /// Spins as park() does, and does not sleep.
+    /// Spins if the node was the first in its queue when it was queued. Does not sleep.
     void spin() noexcept {
         if (was_first_) {
             basic_spin<Platform>::until([this]() noexcept { return is_complete(); });
         }
     }
 
-    /// Waits as park() does, and does not spin.
+    /// Waits until the outcome is published or the deadline has passed. Does not spin.
+    /// Returns: false if the deadline has passed and there is no outcome.
     bool sleep_through(deadline until) noexcept {
         while (!is_complete()) {
             if (!sleep(until)) {
@@ -339,7 +340,7 @@ public:
     /// Returns whether the node is in a queue.
     bool is_queued() const noexcept { return phase_ == phase::queued; }
 
-    /// Records a stop or a time-out that came before the wait was queued. Then it is not queued.
+    /// Records a stop or a time-out that came before the wait was queued: the wait is then refused.
     void forbid(wait_status why) noexcept {
         if (phase_ == phase::idle) {
             forbidden_ = why;
@@ -396,7 +397,7 @@ public:
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
-    /// Marks the node as withdrawn by its owner, a stop or a time-out. It may wait again.
+    /// Marks the node as withdrawn by its owner, a stop or a time-out. The node may wait again.
     void withdrawn() noexcept { phase_ = phase::idle; }
 
     // --- called by the decider, after it has released the lock
@@ -486,8 +487,8 @@ private:
 
 // ---- The queue of a primitive
 //
-// Queues the waiters of a primitive, first in, first out, and wakes those that a release lets
-// through.
+// Queues the waiters of a primitive, first in, first out, and publishes those that a release
+// grants.
 //
 // The queue is an intrusive circular list. One pointer leads to its last node, and the `next_` of
 // the last node is the first node. The primitive calls the queue under its own lock.
@@ -662,7 +663,8 @@ private:
         }
     }
 
-    // Runs the wakers of the announced waiters, or moves the waiters to the list of taker().
+    // Runs the wakers of the announced waiters, or moves the waiters to the list that taker()
+    // returns.
     void run_wakers(resume_state& mine) noexcept {
         if (has_no_waker()) {
             return;
@@ -792,8 +794,8 @@ public:
         other.last_ = nullptr;
     }
 
-    /// Takes `w` out of the queue, from any position. This decides the wait, and the caller owns
-    /// the outcome.
+    /// Takes `w` out of the queue, from any position. This decides the wait, and the caller becomes
+    /// its decider.
     /// Requires: `w` is in this queue.
     void remove(waiter& w) noexcept {
         link* const prev = w.prev_;

@@ -12,7 +12,6 @@
 /// (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over, another
 /// thread may resume those coroutines at any time. So a coroutine that has blocked must not destroy
 /// the coroutines that were released with it.
-/// destroy the coroutines that were released with it.
 //
 // A release that has wakers to run opens a wake_scope. Coroutines that become runnable in the scope
 // are kept in a list of the thread. When the outermost scope closes, it runs the list, first in,
@@ -116,8 +115,7 @@ private:
 struct transfer_loop; // core/resume.hpp
 class waker_redirect;
 
-// Selects the constructor of a wake_scope that posts each runnable to the executor which the
-// runnable names.
+// Selects the constructor of a wake_scope for a caller that knows no executor.
 struct post_all {};
 
 // The state of one thread that resumes coroutines.

@@ -3,8 +3,7 @@
 #define BIDE_INTEROP_SENDERS_HPP
 
 /// \file
-/// Turns operations of bide into senders, and executors of bide into schedulers, of std::execution
-/// (P2300).
+/// Makes senders of operations, and schedulers of executors, for std::execution (P2300).
 ///
 /// This header includes no sender library. The program passes the names of its library as a struct:
 ///

@@ -115,8 +115,7 @@ class asio_job : public basic_task_control<native_platform>,
     using here = asio_step_here<Asio>;
 
 public:
-    // Posts `r` as the executor of the job's coroutines. Terminates if Asio has no memory for the
-    // step.
+    // The executor of the job's coroutines: posts `r`. Terminates if Asio has no memory for a step.
     void post(runnable& r) noexcept {
         service_type& service = service_; // the step may end the job
         if (service.push(*this, r)) {
@@ -636,8 +635,7 @@ template <class Asio> struct asio_co_spawn {
 //
 // With this token, an operation of Asio returns a task. The handler stores its arguments and sets
 // an event, for which the task waits. If the task is cancelled, it requests the cancellation of the
-// operation. Then it waits until the operation has ended, because the operation may use objects of
-// the task.
+// operation, and then waits until the operation has ended, which may use objects of the task.
 
 // The state that the handler and the task share.
 template <class Asio, class Results> struct asio_reply {
