@@ -602,7 +602,7 @@ public:
     /// Returns: true if the coroutine need not suspend.
     BIDE_INLINE bool await_ready() noexcept {
         op_.target_.carry(op_.payload_);
-        const ops& how = *op_.ops_; // read before the call, where compilers know its value
+        const ops& how = *op_.ops_; // read early, while compilers know its value
         if (how.yields_first || !worker_local<Platform>::get().spend()) {
             yields_ = true;
             return false;
@@ -756,7 +756,7 @@ private:
             on_interrupt(this);
         }
         if (polls()) {
-            wait_.node.forbid(wait_status::timed_out); // one attempt, which may find it closed
+            wait_.node.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
         } else {
             armed_.arm(*this, op_.limits_);
         }

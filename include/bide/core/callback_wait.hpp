@@ -38,7 +38,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// if (next.is_complete()) handle(next.take().value());
 /// \endcode
 ///
-/// The wait stands in the same queue as the waits of threads and coroutines. It allocates nothing.
+/// The wait is in the same queue as the waits of threads and coroutines. It allocates nothing.
 /// A grant that the owner does not take goes back: a permit is released, a lock is unlocked, an
 /// item is offered to the next receiver.
 ///
@@ -107,7 +107,7 @@ public:
         detail::wait_limits<Platform, 2> limits;
         detail::move_limits<Stops>(op.limits_, limits);
         if (limits.until.is_poll()) {
-            node_.forbid(wait_status::timed_out); // one attempt, which may find it closed
+            node_.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
         } else {
             armed_.arm(*this, limits);
         }
@@ -232,7 +232,7 @@ private:
     const ops* ops_ = nullptr;
     wait_target target_;
     std::optional<payload> payload_; // while the wait has begun
-    bool begun_ = false;             // take() was not called yet
+    bool begun_ = false;             // begin() was called, and take() was not
     bool calls_ = false;             // the waker runs when the node is granted
     bool* left_ = nullptr;           // the flag of the running call; see on_complete()
     armed_limits armed_;

@@ -523,7 +523,7 @@ public:
     void lasts() noexcept { node_ = nullptr; }
 
 private:
-    const void* node_; // it may be destroyed meanwhile
+    const void* node_; // the node may be destroyed meanwhile
 };
 
 // The task whose coroutine collects the outcome of its wait on this thread.

@@ -468,7 +468,7 @@ private:
         lock();
         const bool nearer = early && insert(t, at);
         end_firing(mine);
-        if (nearer) { // nearer than the time that another call left
+        if (nearer) { // earlier than the time that another call has set
             unlock();
             earlier_.wake();
             lock();

@@ -686,7 +686,7 @@ private:
     }
     BIDE_NOINLINE static void run_all(void* self) noexcept {
         auto& list = *static_cast<basic_wake_list*>(self);
-        while (!list.has_no_waker()) { // a waker may take waiters out, or let others through
+        while (!list.has_no_waker()) { // a waker may take waiters out, or release others
             const waker wake = list.pop_waker().publish_announced();
             wake.wake();
         }

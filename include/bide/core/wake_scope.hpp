@@ -380,7 +380,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 
     basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task
-    basic_task_context<Platform>* running = nullptr; // that task; nullptr: a task has ended
+    basic_task_context<Platform>* running = nullptr; // that task; nullptr: none, or it ended
     basic_task_context<Platform>* over = nullptr;    // the task that has ended
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced

@@ -65,7 +65,7 @@ private:
                     co_return; // the pump is cancelled
                 }
             }
-            // Order: relaxed; the end of this pump publishes it.
+            // Order: relaxed; the end of this pump publishes the change.
             unfinished_.fetch_sub(1, std::memory_order_relaxed);
         }
         BIDE_CATCH { fail(std::current_exception()); }
@@ -93,7 +93,7 @@ private:
 
     std::vector<std::shared_ptr<void>> sources_; // destroyed after the items, which may use them
     items items_;
-    native_platform::atomic<std::size_t> unfinished_; // pumps that have not come to their ends
+    native_platform::atomic<std::size_t> unfinished_; // pumps whose streams have not ended
     native_platform::atomic<bool> failed_{false};
     std::exception_ptr error_; // written by the first pump that fails
     join_set<> pumps_;         // the last member: destroyed first, so that the pumps end
@@ -141,7 +141,7 @@ private:
 };
 
 /// Runs each stream as a task on `on`, and merges their items. The merged stream has room for as
-/// many items as there are streams. A stream whose item finds no room waits.
+/// many items as there are streams. A stream waits if there is no room for its next item.
 ///
 /// Requires: the move constructor of the item does not throw, as for any element of a channel. If a
 /// stream yields references, the items are copied.

@@ -206,7 +206,7 @@ async_generator<stream_item_t<S>> taken_until(S source, std::stop_token token, d
 template <stream S> async_generator<stream_item_t<S>> take_until(S source, std::stop_token token) {
     return detail::taken_until(std::move(source), std::move(token), deadline::never());
 }
-/// Yields items until a point in time. It takes effect in the same way as a stop.
+/// Yields items until the time `when`, which takes effect in the same way as a stop.
 template <stream S, class C, class D>
 async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_point<C, D>& when) {
     return detail::taken_until(std::move(source), std::stop_token(), deadline::at(when));
@@ -217,8 +217,8 @@ async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_p
 // The time of an item is the time at which the operator receives it. While no next() is awaited,
 // the operator receives no item, and items wait in their stream.
 
-/// Slows a stream down. After it has received an item, asks the stream for the next item only when
-/// `period` has passed. No item is dropped.
+/// Slows a stream down. Yields each item at once, and asks the stream for the next item only when
+/// `period` has passed since then. No item is dropped.
 template <stream S, class R, class P>
 async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
     for (deadline next = deadline::poll();;) {
@@ -349,7 +349,7 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
 /// Yields vectors of n items. If fewer than n items come within `limit` after the first item of a
 /// vector, yields the vector with these items. While no item comes, yields nothing. The time of an
 /// item is the time at which this operator receives it, as for throttle().
-/// Throws: as chunks(source, n).
+/// Throws: the same as chunks(source, n).
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,
                                       const std::chrono::duration<R, P>& limit) {

@@ -151,7 +151,7 @@ BIDE_COMPILED_INLINE void os_thread::join() noexcept { thread_.join(); }
 
 namespace stack_sizes {
 
-// Sets the size of `to`, if it is not 0. Returns an error number.
+// Sets the stack size of `to`, unless `wanted` is 0. Returns an error number.
 inline int set(pthread_attr_t& to, std::size_t wanted) noexcept {
     if (wanted == 0) {
         return 0;
@@ -166,7 +166,7 @@ inline int set(pthread_attr_t& to, std::size_t wanted) noexcept {
 BIDE_COMPILED_INLINE bool os_thread::may_have_stack(std::size_t stack_size) noexcept {
     pthread_attr_t how;
     if (::pthread_attr_init(&how) != 0) {
-        return true; // there is no memory: the start of a thread says so
+        return true; // no memory: start() will report that
     }
     const int error = stack_sizes::set(how, stack_size);
     ::pthread_attr_destroy(&how);

@@ -23,7 +23,7 @@ template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
     const task_binding* outer = nullptr;
-    mutable typename Platform::template atomic<std::size_t> uses{0}; // the groups of the scope
+    mutable typename Platform::template atomic<std::size_t> uses{0}; // groups of the scope
 };
 
 // Refers to a binding, or to nothing. It must be destroyed before the scope of the binding ends.
@@ -83,12 +83,12 @@ public:
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;
 
-    // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
+    // Ends a wait that has begun but is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The thread that decides the wait calls it once for each
-    // begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not access
-    // the chain.
+    // Resumes the chain after its wait. The thread that decides the wait calls this function once
+    // for each begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not
+    // access the chain.
     virtual void wake() noexcept = 0;
 
     // Returns the executor on which the chain will resume. If the chain has not called

@@ -17,7 +17,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The jobs
 //
-// Runs the jobs of bide on executors of Asio, from their begin to the end of the execution context.
+// Runs the jobs of bide on executors of Asio, also while an execution context is destroyed.
 //
 // A job is a chain of coroutines (task/detail/task_control.hpp) that runs on an executor of Asio.
 // To post a runnable, the job appends it to its own queue, and posts a step to the executor. A step
@@ -131,7 +131,7 @@ public:
         self_ = std::move(self);
         if (on_this_thread) {
             here& mine = native_platform::local<here>();
-            const here outer = std::exchange(mine, here()); // no outer step may end it
+            const here outer = std::exchange(mine, here()); // an outer step must not end it
             this->run();
             mine = outer;
         } else {
@@ -640,7 +640,7 @@ template <class Asio> struct asio_co_spawn {
 // The state that the handler and the task share.
 template <class Asio, class Results> struct asio_reply {
     event is_over;                               // the handler was called, or destroyed
-    std::optional<Results> results;              // nothing: it was destroyed
+    std::optional<Results> results;              // empty: the handler was destroyed
     typename Asio::cancellation_signal signal{}; // requests the end of the operation
 };
 
@@ -747,7 +747,7 @@ private:
         const result<void> over = co_await reply->is_over.async_wait().as_result();
         if (!over.has_value()) { // this task is cancelled
             if constexpr (!std::is_null_pointer_v<std::remove_const_t<decltype(where)>>) {
-                Asio::post(where, [reply] { // if it has ended meanwhile, the event is set
+                Asio::post(where, [reply] { // the operation may have ended meanwhile
                     if (!reply->is_over.is_set()) {
                         reply->signal.emit(Asio::cancellation_type::terminal);
                     }

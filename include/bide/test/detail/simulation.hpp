@@ -243,7 +243,7 @@ public:
 
     std::int64_t now() noexcept override {
         if (++reads_ > most_reads) {
-            now_ = std::min(time_after(1'000), latest_ns); // a loop that waits for a time ends
+            now_ = std::min(time_after(1'000), latest_ns); // so a loop that waits for a time ends
         }
         return now_;
     }
@@ -294,7 +294,7 @@ public:
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 
     waker waker_of_caller() noexcept override {
-        const auto nothing = [](void*) noexcept {}; // run_tasks() looks by itself
+        const auto nothing = [](void*) noexcept {}; // run_tasks() checks the waiter itself
         return is_owner() ? waker(nothing, this) : waker();
     }
     void run_tasks(const basic_waiter<platform>& w) noexcept override {
@@ -311,7 +311,7 @@ private:
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
     static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
-    static constexpr std::uint64_t most_last_steps = 1'000'000; // at least
+    static constexpr std::uint64_t most_last_steps = 1'000'000; // at least so many
 
     struct queued {
         runnable* job;
