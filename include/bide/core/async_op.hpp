@@ -576,10 +576,10 @@ private:
 // inner job runs.
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
-// These other jobs may cancel the awaiting task, and thereby make it continue. So before the host
-// runs them, it calls begin_wait of each awaiting task, the innermost one first, and each task
-// begins its wait. When the inner job returns, its awaiting task may have continued or may be
-// destroyed. So after the inner job, only inner_wait is accessed, which lies on the stack.
+// These other jobs may cancel the awaiting task, which then continues. So before the host runs
+// them, it calls begin_wait of each awaiting task, the innermost one first, and each task begins
+// its wait. When the inner job returns, its awaiting task may have continued or may be destroyed.
+// So after the inner job, only inner_wait is accessed, which lies on the stack.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -832,7 +832,7 @@ private:
         if (me.op_.ops_->on_cancel == nullptr) {
             return me.end_early(wait_status::stopped);
         }
-        me.interrupted_ = true; // the task was cancelled, but the wait goes on
+        me.interrupted_ = true; // the task was cancelled, but its wait lasts
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 

@@ -39,26 +39,26 @@
 ///                                        the program, such as -fsanitize=thread and BIDE_USDT.
 /// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
 ///                                        moves to the library. 0: they do not.
-/// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function; else empty.
-///                                        Such a function has no static object: files that differ
-///                                        in BIDE_COMPILED would each have their own.
+/// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function.
+///                                        Otherwise empty. Such a function has no static object:
+///                                        files that differ in BIDE_COMPILED would have one each.
 /// BIDE_COMPILED_TEMPLATE() here          Its argument is instantiated only in the library. Members
 ///                                        that are defined in their class are still inlined.
 /// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
 ///                                        functions. Otherwise one file of the program, or the
 ///                                        library bide::durable, includes durable/source.hpp.
 ///                                        Files of one program may differ in it.
-/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions; else
-///                                        empty. Such a function has no static object: files that
-///                                        differ in the macro above would each have their own.
+/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions.
+///                                        Otherwise empty. Such a function has no static object:
+///                                        files that differ in the macro above would have one each.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
 ///                                        Files of one program may differ in it: of an inline
 ///                                        function in both, the linker keeps one version.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT; likewise
-///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
+///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.

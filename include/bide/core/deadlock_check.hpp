@@ -58,7 +58,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The notes
 //
-// Say which thread or task waits for which primitive, and which thread or task holds which lock.
+// The notes say which thread or task waits for which primitive, and which thread or task holds
+// which lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
@@ -72,7 +73,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // previous member waits for. The cycle is found when its last wait is noted.
 //
 // If readers hold a lock, another reader waits for the lock only because a writer waits in front of
-// it. That writer may give up. So the wait of that reader does not count as a part of a cycle.
+// it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
 //
 // Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
 // time-out ends that step. So from its beginning on, the wait is noted as a wait for that lock,
@@ -424,7 +425,7 @@ private:
         if (const auto found = holders_.find(at.lock); found != holders_.end()) {
             for (const holder& h : found->second) {
                 if (h.how == mode::shared && at.amount == 1) {
-                    continue; // `at` is a reader behind a writer, which may give up
+                    continue; // `at` is a reader behind a writer, whose wait may end early
                 }
                 if (h.who == at.who && at.relocks) {
                     continue; // the waiter has not released its lock yet, or keeps it
@@ -502,9 +503,9 @@ private:
     const void* node_;
 };
 
-// Notes, while this object lives, that the waker of a coroutine runs on this thread. The waker of a
-// stop or a time-out needs no note: the thread that destroys the coroutine waits until it has
-// returned.
+// Notes, while this object lives, that the waker of a coroutine runs on this thread. A stop or a
+// time-out needs no such note: the thread that destroys the coroutine waits until the stop callback
+// or the time-out has ended.
 template <class Platform> class noted_wake {
 public:
     explicit noted_wake(const void* node) noexcept : node_(node) {

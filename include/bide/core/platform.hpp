@@ -104,9 +104,9 @@ public:
     virtual std::int64_t now() noexcept = 0;
     virtual std::uint64_t random() noexcept = 0;
 
-    // Called by a thread instead of a sleep until is_over(of) returns true or a steady time comes.
-    // Runs the simulation until then. If nothing is left to simulate, returns `idle`: then only
-    // another thread can wake the caller.
+    // Called when the calling thread would sleep. Runs the simulation instead, until is_over(of)
+    // returns true or the steady time `until` has come. If nothing is left to simulate, returns
+    // `idle`: then only another thread can wake the caller.
     enum class sleep_end { woken, timed_out, idle };
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;

@@ -100,9 +100,9 @@ template <class Platform> struct waiter_link {
 // then claims the choice with the lower address first.
 template <class Platform> class basic_choice {
 public:
-    /// A function that returns the waiter of the owner, the thread or coroutine that waits for all
-    /// cases. It returns nullptr if the owner does not wait yet. A releaser publishes the outcome
-    /// of the chosen case, calls this function, and grants the waiter that the function returns.
+    /// Is a function that returns the waiter of the owner: the thread or coroutine that waits for
+    /// all cases. It returns nullptr if the owner does not wait yet. A releaser publishes the
+    /// outcome of the chosen case, calls this function, and grants the waiter that it returns.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.

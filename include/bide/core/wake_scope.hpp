@@ -386,7 +386,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
     // In sync_wait(), the queue of the other runnables of this thread; elsewhere nullptr. If a wait
-    // has tried its operation in vain, this is nullptr until the next runnable runs.
+    // has tried its operation without success, nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

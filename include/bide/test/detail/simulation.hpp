@@ -175,7 +175,7 @@ public:
         }
     }
 
-    // Makes steps until is_over() returns true, or until no further step is possible up to the time
+    // Makes steps until is_over() returns true, or until no step is possible before or at the time
     // `until`. In the second case, sets the clock to `until`, unless `until` is never_ns. Returns
     // the last result of is_over(). Terminates with a message if the caller is not the owner, or is
     // a task.
@@ -249,8 +249,8 @@ public:
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
     // Called when the owner is about to sleep. If a step is under way, terminates the program.
-    // Otherwise runs the simulation until is_over() returns true, or until no further step is
-    // possible up to the time `until`.
+    // Otherwise runs the simulation until is_over() returns true, or until no step is possible
+    // before or at the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
         if (in_step_) {
             blocks();
