@@ -9,9 +9,9 @@
 /// The coroutine may belong to any library. Requires: if its promise has one of the following
 /// members, the member behaves as stated.
 ///
-/// - await_transform returns the operation as an rvalue, or awaits the awaiter that operator
-///   co_await() returns. If it awaits that awaiter with a coroutine_handle<>, which has no promise,
-///   the next two members are not found. asio::awaitable accepts operations of Asio only, so
+/// - await_transform returns the operation as an rvalue, or an awaiter that wraps the one of
+///   operator co_await(). If the wrapper passes on a coroutine_handle<>, which has no promise, the
+///   next two members are not found. asio::awaitable accepts operations of Asio only, so
 ///   interop/asio.hpp makes one of a bide operation.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the

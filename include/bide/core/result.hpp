@@ -56,9 +56,9 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// True if an Other, which is another result type, converts to a result<T, E>. The conversion makes
-// a T from a U, the value of the Other, or an E from a G, its error. False if T is not bool and a T
-// can be made from the Other object itself: then the constructor from a value makes that T.
+// True if a result<T, E> converts from Other, another result type. The conversion makes a T from a
+// U, the value of Other, or an E from a G, its error. False if T is not bool and a T can be made
+// from the Other object itself: then the constructor from a value makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&

@@ -47,9 +47,9 @@ namespace bide { inline namespace BIDE_ABI {
 // Queues timers until they are due. The queue has no thread of its own: any thread adds, cancels
 // and fires timers, several threads at once.
 //
-// A sleeper that serves the queue sleeps until next_ns(), and the queue wakes it for an earlier
-// timer. Let `t` be the time of the new timer, and `u` the time until which the sleeper is about to
-// sleep. The pair [timer_queue.next]:
+// A thread that fires the timers of the queue, the sleeper, sleeps until next_ns(). The queue wakes
+// it for an earlier timer. Let `t` be the time of the new timer, and `u` the time until which the
+// sleeper is about to sleep. The pair [timer_queue.next]:
 //
 //   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
@@ -287,7 +287,7 @@ struct timer : detail::wheel_node {
 
 /// Queues timers by their times.
 /// Thread safety: any thread calls any function.
-/// Destroys: the queue must hold no timer, and no call may be under way.
+/// Requires: at its destruction, the queue holds no timer, and no call is under way.
 template <class Platform> class basic_timer_queue {
 public:
     /// Makes an empty queue. Each add() of a timer that is earlier than next_ns() wakes `earlier`,

@@ -56,7 +56,7 @@ template <class Platform> class basic_wake_list;
 
 namespace detail {
 
-// Is set in `state_` while a wait is decided but not published.
+// Is set in `state_` while a wait is announced: decided but not published.
 inline constexpr futex_word announced = 16;
 
 // Returns `what` with that bit inverted.

@@ -66,10 +66,10 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// \endcode
 ///
 /// The handler never runs in this call. It runs on its associated executor, or if there is none, on
-/// `where`. Until then the wait counts as work of both executors. The memory comes from the
+/// `where`. Until then the wait is work of that executor and of `where`. The memory comes from the
 /// associated allocator of the handler, and is freed before the handler is called. If the operation
-/// throws an exception that is not its error, as async_join() does if the task threw, that
-/// exception leaves the function that runs the executor. For such an operation, use co_spawn().
+/// throws an exception that is not its error, as async_join() does if the task threw, the exception
+/// leaves the function that runs the executor. For such an operation, use co_spawn().
 ///
 /// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
 /// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before

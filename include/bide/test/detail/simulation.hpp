@@ -306,7 +306,7 @@ public:
 private:
     // The simulated time when the scheduler is constructed. It is later than the present time of
     // any real clock. So if an object was constructed before the scheduler, its deadlines have
-    // passed at the start: a rate_limiter is full. The clock can advance by 220 years.
+    // passed at the start. For example, a rate_limiter is full. The clock can advance by 220 years.
     static constexpr std::int64_t start_ns =
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
