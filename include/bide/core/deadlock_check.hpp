@@ -64,7 +64,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
 //   a wait    is noted before it can block, and its note is removed after it has ended
-//   a holder  is noted after it has got the lock, and its note is removed before the lock is released
+//   a holder  is noted after it has acquired the lock, and its note is removed before the release
 //
 // No report is wrong. If a note says that A holds a lock, A does hold it. Consider a cycle of
 // notes, in which each member waits for a lock that the next member holds. The note of a wait may

@@ -77,9 +77,9 @@ struct inner_job {
 // describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. `at` must not be moved or destroyed until the chain resumes.
-    // After this call, a canceller may run at.interrupt once. That ends the wait, and wake()
-    // follows. Returns false if the chain is cancelled; then the chain must not wait.
+    // Begins a wait of the chain. After this call, a canceller may run at.interrupt once. That ends
+    // the wait, and wake() follows. Returns false if the chain is cancelled: it must not wait then.
+    // Requires: `at` is not moved or destroyed until the chain resumes.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;
 

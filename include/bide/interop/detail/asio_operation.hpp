@@ -635,7 +635,7 @@ template <class Asio> struct asio_co_spawn {
 //
 // With this token, an operation of Asio returns a task. The handler stores its arguments and sets
 // an event, for which the task waits. If the task is cancelled, it requests the cancellation of the
-// operation, and then waits until the operation has ended, which may use objects of the task.
+// operation. Then it waits for the end, because the operation may use objects of the task.
 
 // The state that the handler and the task share.
 template <class Asio, class Results> struct asio_reply {
