@@ -3,24 +3,24 @@
 #define BIDE_CORE_ASYNC_OP_HPP
 
 /// \file
-/// The operation that each async_*() returns: the wait of a coroutine in the queue of a primitive.
+/// Defines the operation that each async_*() returns: the wait of a coroutine in the queue of a
+/// primitive.
 ///
-/// The coroutine may belong to any library. Its promise meets these requirements, each only if the
-/// promise has the member:
+/// The coroutine may belong to any library. Requires: if its promise has one of the following
+/// members, the member behaves as stated.
 ///
-/// - await_transform passes the operation on as an rvalue, or awaits the awaiter that operator
-///   co_await() returns. If it awaits that awaiter with a coroutine_handle<>, the next two members
-///   are not found. asio::awaitable accepts operations of Asio only, so interop/asio.hpp makes one
-///   of a bide operation.
+/// - await_transform returns the operation as an rvalue, or an awaiter that wraps the one of
+///   operator co_await(). If the wrapper passes on a coroutine_handle<>, which has no promise, the
+///   next two members are not found. asio::awaitable accepts operations of Asio only, so
+///   interop/asio.hpp makes one of a bide operation.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the
 ///   coroutine is part of, or nullptr.
 /// - unhandled_exception lets no exception leave resume(). Otherwise the program would terminate,
 ///   because the release that resumes the coroutine is noexcept.
 ///
-/// While the coroutine waits, only bide resumes it. The owner of the coroutine neither resumes it
-/// nor reads its state meanwhile. Without as_result(), await_resume() throws closed, stopped and
-/// timeout inside the coroutine.
+/// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
+/// Requires: while the coroutine waits, its owner neither resumes it nor reads its state.
 ///
 /// Destroys: a coroutine that waits may be destroyed. This cancels the wait, and a grant goes back
 /// to the primitive. The same holds for each async operation of the library, and for a coroutine or
@@ -28,7 +28,7 @@
 /// that may be about to resume it are:
 ///
 /// - A thread whose release, notification or close has granted the wait, until that call has
-///   returned. Exception: that thread itself may destroy the coroutine inside of the call.
+///   returned. That thread itself may destroy the coroutine inside of the call.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
 ///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. Each of
 ///   them is about to resume the coroutine until the coroutine has suspended again.
@@ -36,12 +36,12 @@
 ///   on a thread that keeps the executor from running. A resumption that was posted already must
 ///   not run afterwards.
 ///
-/// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), a coroutine that is destroyed while a
-/// release on another thread resumes it is reported. Waits by callbacks need no such care
-/// (core/callback_wait.hpp).
+/// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
+/// destroyed while a release on another thread resumes it. Waits by callbacks have no such
+/// requirement (core/callback_wait.hpp).
 //
-// The owner of a callback_wait does not destroy it until the releaser has reported the end of its
-// call. A coroutine's wait has no such report. The coroutine may have ended as soon as it was
+// A callback_wait is destroyed only after the releaser has reported the end of its call of the
+// waker. The wait of a coroutine has no such report. The coroutine may have ended as soon as it was
 // posted, and its frame, which contains the node, may be destroyed. If the coroutine waited for the
 // report, each resumption would wait for the releaser, which may be preempted between the post and
 // the report.
@@ -70,10 +70,9 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // Holds the node of a coroutine's wait, and resumes the coroutine after the wait.
 //
 // A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
-// and these data share their memory. yield() lets other tasks run before the wait begins, if the
-// budget is spent: it queues a runnable of the coroutine behind the jobs that are queued already.
-// If the coroutine is part of a task, that is the runnable of the task. If it stands alone, that is
-// a member of this object.
+// and these data share their memory. If the budget is spent, yield() lets other tasks run before
+// the wait begins: it queues a runnable of the coroutine behind the jobs that are queued already.
+// This is the runnable of the task, or, if the coroutine stands alone, a member of this object.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 
@@ -115,8 +114,8 @@ public:
         }
     }
 
-    // Tries the operation a few times before the wait begins, as a thread does before it blocks,
-    // because another thread may be about to complete it. Returns true if the operation is
+    // Tries the operation a few times before the wait begins, because another thread may be about
+    // to complete it. A thread does the same before it blocks. Returns true if the operation is
     // complete. Outside of sync_wait(), or if another job is queued for this thread, makes no
     // attempt.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
@@ -135,8 +134,8 @@ public:
     }
 
     // Begins the wait, before it is queued. From here on a canceller of the task may run
-    // `interrupt`. If the task is cancelled already, returns false. The caller then queues the wait
-    // only if it is a wait that a cancellation does not end.
+    // `interrupt`. Returns false if the task is cancelled already. The caller then queues the wait
+    // only if a cancellation does not end this kind of wait.
     bool begin(waker interrupt) noexcept {
         if (!is_alone_) {
             task_.at.interrupt = interrupt;
@@ -147,8 +146,8 @@ public:
 
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // Sets the function that runs in place of the coroutine when the wait is granted: `then`, which
-    // calls begin_retry().
+    // Makes `then` run in place of the coroutine when the wait is granted, if the operation asks
+    // for that. `then` calls begin_retry().
     void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
         if (how.retry_on_grant != nullptr) {
             node.set_waker(how.retry_on_grant(what).by(where(), then));
@@ -181,11 +180,11 @@ public:
     }
 
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
-    // false if this thread has no queue for it; the coroutine then continues. If it returns true,
-    // this call was the last access to *this.
+    // false if this thread has no queue for it. In this case, the coroutine continues. If the
+    // result is true, this call was the last access to *this.
     bool yield() noexcept { return post_last(resumption(), &basic_worker_host<Platform>::yield); }
 
-    // Called when the budget is spent. Does the same as yield(), but `then` runs in place of the
+    // Called when the budget is spent. Works like yield(), but `then` runs in place of the
     // coroutine. `then` calls end_yield().
     bool yield(waker then) noexcept {
         runnable& r = resumption();
@@ -216,8 +215,7 @@ public:
     void resume_here() noexcept { resumption().run.wake(); }
 
     // Called when the coroutine is about to be destroyed. Takes the runnables of this wait out of
-    // the lists of this thread, except the runnable of a task: the owner of the task takes that one
-    // out.
+    // the lists of this thread. The runnable of a task stays: the owner of the task takes it out.
     void forget(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         if (is_alone_) {
             wake_scope<Platform>::forget(alone_.resumes);
@@ -326,8 +324,8 @@ template <class T, class Platform, int Stops>
 using wait_limits_t = std::conditional_t<is_result<T> || may_wait_for_time<T>,
                                          wait_limits<Platform, Stops>, no_limits>;
 
-// The deadline and the stop tokens of a queued wait. They call end_early() of the awaiter that owns
-// them.
+// The deadline and the stop tokens of a queued wait. They call end_early() of the Owner: the
+// awaiter or the callback_wait.
 template <class Platform, class Owner, int Stops> class armed_limits {
 public:
     template <class Limits> void arm(Owner& of, const Limits& limits) noexcept {
@@ -391,7 +389,7 @@ template <class T> std::optional<T> move_out(std::optional<T>& from) {
     return std::nullopt;
 }
 
-// True for types without [[nodiscard]]: the locks of std, and an item in a std::optional.
+// True for result types without [[nodiscard]]: the locks of std, and an item in a std::optional.
 template <class T>
 concept lost_unnamed =
     requires(const T& lock) { lock.owns_lock(); } || requires(T& item) { item.reset(); };
@@ -474,7 +472,7 @@ public:
 
     /// Ends the wait with errc::timeout at the deadline. If the deadline has passed, makes one
     /// attempt. Of several deadlines the earliest counts.
-    /// Throws: as with_stop().
+    /// Throws: std::system_error, under the same condition as with_stop().
     same<R> with_deadline(deadline until) && {
         detail::prepare_timers<Platform>();
         same<R> op = std::move(*this).widen();
@@ -485,7 +483,7 @@ public:
         return op;
     }
     /// Ends the wait with errc::timeout after `rest`.
-    /// Throws: as with_stop().
+    /// Throws: std::system_error, under the same condition as with_stop().
     same<R> with_timeout(deadline::from_now rest) && {
         return std::move(*this).with_deadline(deadline(rest));
     }
@@ -503,12 +501,12 @@ public:
     /// The awaiter of the operation.
     class awaiter;
     awaiter operator co_await() && noexcept { return awaiter(*this); } ///< Returns the awaiter.
-    /// Refuses: an operation is awaited once, as an rvalue.
+    /// Does not compile: an operation is awaited once, as an rvalue.
     template <class Refused = void> void operator co_await() & {
         static_assert(!std::is_void_v<Refused>,
                       "bide: an operation is awaited once: write co_await std::move(operation)");
     }
-    /// Makes it a case of a select, which has its own limits and executor.
+    /// Makes the operation a case of a select. The select has its own limits and executor.
     basic_wait<R, Platform> as_case() && noexcept { return {ops_, target_, std::move(payload_)}; }
 
 private:
@@ -544,8 +542,8 @@ private:
 //
 //   await_ready     tries; an operation that can complete immediately does so, even after a stop
 //   budget          if the task has completed many operations in one run (core/wake_scope.hpp),
-//                   other tasks run first. The task holds no lock and no item meanwhile. If the task
-//                   is cancelled meanwhile, the outcome is stopped
+//                   other tasks run first. Meanwhile the task holds no lock and no item. If it is
+//                   cancelled meanwhile, the outcome is stopped
 //   inner job       if the operation waits for a job, and this job is the next one of this thread,
 //                   the job runs inside of the running one: see below
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
@@ -561,27 +559,27 @@ private:
 //                   children cancels the children, and resumes when they have ended
 //   await_resume    first disarms the time-out and the stop callback: when it returns, no thread
 //                   has a pointer into the frame
-//   destroyed       while suspended: disarms them and cancels the wait; a grant is given back. The
-//                   coroutine is taken out of the lists of this thread. No other thread may be
-//                   about to resume it (see the head of this file)
+//   destroyed       while suspended: disarms the time-out and the stop callback, cancels the wait,
+//                   gives back a grant, and takes the coroutine out of the lists of this thread.
+//                   No other thread may be about to resume it (see the head of this file)
 //
 // The inner job. Assume that a task awaits another task, which is the next job of its thread. The
-// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If
-// the inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no
-// atomic operation. If the inner job waits, the awaiting task waits for the inner job as for any
-// other one.
+// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If the
+// inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no atomic
+// operation. If the inner job waits, the awaiting task waits for the inner job as for any other
+// job.
 //
 // The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
-// are queued when it ends, the awaiting task continues after them. A cancellation works as without
-// an inner job: if the task is cancelled before the inner job runs, or by the inner job, its wait
+// are queued when it ends, the awaiting task continues after them. An inner job changes nothing for
+// a cancellation: if the task is cancelled before the inner job runs, or by the inner job, its wait
 // is stopped. Only a wait without limits has an inner job, because limits are not armed while the
 // inner job runs.
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
-// Those jobs may cancel the awaiting task, so that it continues. So before the host runs them, it
-// calls begin_wait of each awaiting task, the innermost one first, and the task begins its wait.
-// When the inner job returns, its awaiting task may have continued or may be destroyed. So after
-// the inner job, only inner_wait is accessed, which lies on the stack.
+// These other jobs may cancel the awaiting task, which then continues. So before the host runs
+// them, it calls begin_wait of each awaiting task, the innermost one first, and each task begins
+// its wait. When the inner job returns, its awaiting task may have continued or may be destroyed.
+// So after the inner job, only inner_wait is accessed, which lies on the stack.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -604,7 +602,7 @@ public:
     /// Returns: true if the coroutine need not suspend.
     BIDE_INLINE bool await_ready() noexcept {
         op_.target_.carry(op_.payload_);
-        const ops& how = *op_.ops_; // read before the call, where compilers know its value
+        const ops& how = *op_.ops_; // read early, while compilers know its value
         if (how.yields_first || !worker_local<Platform>::get().spend()) {
             yields_ = true;
             return false;
@@ -679,7 +677,7 @@ private:
                            detail::never_armed>;
     friend armed_limits;
 
-    // The wait for a job that runs inside of the job that waits for it; see above.
+    // The wait for an inner job: a job that runs inside of the job that waits for it.
     template <class Promise> struct inner_wait : detail::inner_job {
         inner_wait(awaiter& whose, std::coroutine_handle<Promise> waiting) noexcept
             : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
@@ -714,8 +712,7 @@ private:
         auto& me = *static_cast<awaiter*>(self);
         me.try_again(me.wait_.end_yield());
     }
-    // Called when the wait is granted. The wait begins again if the operation does not complete
-    // now.
+    // Called when the wait is granted. If the operation does not complete now, begins a new wait.
     static void on_retry(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         me.armed_.disarm();
@@ -733,7 +730,7 @@ private:
         }
     }
 
-    // Tries the operation. A cancelled task does not try, because it might be granted something.
+    // Tries the operation. A cancelled task does not try, because the operation might succeed.
     bool completes_now() noexcept {
         BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();
@@ -759,7 +756,7 @@ private:
             on_interrupt(this);
         }
         if (polls()) {
-            wait_.node.forbid(wait_status::timed_out); // one attempt, which may find it closed
+            wait_.node.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
         } else {
             armed_.arm(*this, op_.limits_);
         }
@@ -835,7 +832,7 @@ private:
         if (me.op_.ops_->on_cancel == nullptr) {
             return me.end_early(wait_status::stopped);
         }
-        me.interrupted_ = true; // the task was cancelled, but the wait goes on
+        me.interrupted_ = true; // the task was cancelled, but its wait lasts
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 

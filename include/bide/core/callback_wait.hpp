@@ -3,7 +3,7 @@
 #define BIDE_CORE_CALLBACK_WAIT_HPP
 
 /// \file
-/// Waits for any operation of bide by a callback: a function is called when the operation is
+/// Waits for any operation of bide by a callback, a function that bide calls when the operation is
 /// complete. No thread and no coroutine waits. Event loops of other libraries use it.
 //
 // The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. A
@@ -18,10 +18,10 @@
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
-// waker. Then the owner waits for no report. It sets `*left_`, and the caller of the waker does not
-// access the wait again. Second, the owner may run inside of the waker of another wait that the
-// same release has decided. Then the owner takes its own node out of that release, and the waker of
-// that node does not run.
+// waker. In this case, the owner waits for no report. It sets `*left_`, and the caller of the waker
+// does not access the wait again. Second, the owner may run inside of the waker of another wait
+// that the same release has decided. In this case, the owner takes its own node out of that
+// release, and the waker of that node does not run.
 
 #include <bide/core/async_op.hpp>
 
@@ -38,7 +38,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// if (next.is_complete()) handle(next.take().value());
 /// \endcode
 ///
-/// The wait stands in the same queue as the waits of threads and coroutines. It allocates nothing.
+/// The wait is in the same queue as the waits of threads and coroutines. It allocates nothing.
 /// A grant that the owner does not take goes back: a permit is released, a lock is unlocked, an
 /// item is offered to the next receiver.
 ///
@@ -59,8 +59,8 @@ public:
     /// The type that take() returns.
     using result_type = R;
 
-    /// Constructs a wait. Each time that begin() has queued the wait and an outcome other than
-    /// cancel() ends it, `wake` runs once.
+    /// Constructs a wait. If begin() queues the wait, `wake` runs once when the wait ends, unless
+    /// cancel() ends it.
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
@@ -107,7 +107,7 @@ public:
         detail::wait_limits<Platform, 2> limits;
         detail::move_limits<Stops>(op.limits_, limits);
         if (limits.until.is_poll()) {
-            node_.forbid(wait_status::timed_out); // one attempt, which may find it closed
+            node_.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
         } else {
             armed_.arm(*this, limits);
         }
@@ -125,10 +125,10 @@ public:
     /// blocking operation is.
     bool is_complete() const noexcept { return begun_ && node_.is_complete(); }
 
-    /// Ends the wait. The wait is complete afterwards. If this call has ended it, take() returns
-    /// errc::stopped. For a send, the error then contains the item.
+    /// Ends the wait. Afterwards the wait is complete. If this call has ended it, take() returns
+    /// errc::stopped, and for a send, the error contains the item.
     /// Returns: true if this call has ended the wait, or if no wait has begun. False if the wait
-    /// was complete: take() returns its result.
+    /// was complete before: take() returns its result.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
     /// Requires: the waker does not wait for a lock that the caller holds.
     bool cancel() noexcept {
@@ -185,7 +185,7 @@ private:
         const waker wake = wait.wake_;
         wake.wake();
         if (!left) {
-            // Order: release [callback_wait.call]; the owner comes after the call. The last access.
+            // Order: release [callback_wait.call]; the owner sees what the waker did.
             wait.caller_.store(ended(), std::memory_order_release);
         }
     }
@@ -203,7 +203,7 @@ private:
         if (caller_.load(std::memory_order_relaxed) == detail::thread_mark<Platform>()) {
             *left_ = true;
         } else {
-            // Order: acquire [callback_wait.call]; the call is over.
+            // Order: acquire [callback_wait.call]; sees what the waker did.
             for (basic_backoff<Platform> again; caller_.load(std::memory_order_acquire) != ended();
                  again()) {
             }
@@ -232,7 +232,7 @@ private:
     const ops* ops_ = nullptr;
     wait_target target_;
     std::optional<payload> payload_; // while the wait has begun
-    bool begun_ = false;             // take() was not called yet
+    bool begun_ = false;             // begin() was called, and take() was not
     bool calls_ = false;             // the waker runs when the node is granted
     bool* left_ = nullptr;           // the flag of the running call; see on_complete()
     armed_limits armed_;

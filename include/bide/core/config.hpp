@@ -39,26 +39,26 @@
 ///                                        the program, such as -fsanitize=thread and BIDE_USDT.
 /// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
 ///                                        moves to the library. 0: they do not.
-/// BIDE_COMPILED_INLINE     here          `inline`, or nothing in the library. A function declared
-///                                        with it has no static object: files that differ in
-///                                        BIDE_COMPILED would each have their own.
+/// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function.
+///                                        Otherwise empty. Such a function has no static object:
+///                                        files that differ in BIDE_COMPILED would have one each.
 /// BIDE_COMPILED_TEMPLATE() here          Its argument is instantiated only in the library. Members
 ///                                        that are defined in their class are still inlined.
 /// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
 ///                                        functions. Otherwise one file of the program, or the
 ///                                        library bide::durable, includes durable/source.hpp.
 ///                                        Files of one program may differ in it.
-/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions. A
-///                                        function declared with it has no static object: files
-///                                        that differ in it would have one each.
+/// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions.
+///                                        Otherwise empty. Such a function has no static object:
+///                                        files that differ in the macro above would have one each.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
 ///                                        Files of one program may differ in it: of an inline
-///                                        function that both have, the linker keeps one.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT; likewise
-///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+///                                        function in both, the linker keeps one version.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
+///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.
@@ -79,10 +79,10 @@
 #define BIDE_EXCEPTIONS 0
 #endif
 
-// GCC turns the step into a tail call only at -O2 and above, and not under ASan or TSan. Without
-// the tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
-// -O2. So GCC gets the trampoline by default. A user that compiles with such flags may define the
-// macro as 1.
+// GCC turns a step from one coroutine into another into a tail call only at -O2 and above, and not
+// under ASan or TSan. Without the tail call, a loop over ready children overflows the stack. No
+// predefined macro tells -O1 from -O2, so GCC uses the trampoline by default. A user that compiles
+// at -O2 and without these sanitizers may define the macro as 1.
 /// 1 if a step from one coroutine into another is a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
@@ -92,7 +92,7 @@
 #endif
 #endif
 
-/// The inline namespace, which differs where the code differs.
+/// The inline namespace. Its name depends on the macros that change the code.
 #if defined(BIDE_DEADLOCK_CHECK) && BIDE_EXCEPTIONS && BIDE_SYMMETRIC_TRANSFER
 #define BIDE_ABI v0_checked
 #elif defined(BIDE_DEADLOCK_CHECK) && BIDE_EXCEPTIONS
@@ -144,7 +144,7 @@
 #define BIDE_MAY_ALIAS
 #endif
 
-/// Keeps a function with thread-local state out of line for clang before 16.
+/// Keeps a function with thread-local state out of line if the compiler is clang before 16.
 #if defined(__clang_major__) && __clang_major__ < 16
 #define BIDE_NEAR_LOCAL BIDE_NOINLINE
 #else

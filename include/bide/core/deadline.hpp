@@ -64,7 +64,7 @@ private:
     }
 };
 
-// Rounds up. Returns INT64_MAX or INT64_MIN if the result does not fit.
+// Converts an integer to nanoseconds, rounded up. Saturates at INT64_MAX and INT64_MIN.
 template <class P>
 constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noexcept {
     using factors = ns_factors<P>;
@@ -79,8 +79,8 @@ constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noe
                             : static_cast<std::int64_t>(ns.whole + (ns.rest != 0 ? 1 : 0));
 }
 
-// Converts a floating-point count in the same way, as exactly as F allows. Returns INT64_MIN if
-// `count` is NaN.
+// Converts a floating-point count to nanoseconds, rounded up with the precision of F. Saturates as
+// ns_of_integer() does. Returns INT64_MIN if `count` is NaN.
 template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexcept {
     using factors = ns_factors<P>;
     using limits = std::numeric_limits<std::int64_t>;
@@ -101,14 +101,14 @@ template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexc
 } // namespace detail
 
 /// Is a point in time until which an operation may wait. Every time point of std::chrono converts
-/// to it, as at() does.
+/// to a deadline, by at().
 class deadline {
 public:
     /// Is the length of time for which an operation may wait. Every duration of std::chrono
     /// converts to it. A conversion to a deadline reads the clock and adds this time.
     class from_now {
     public:
-        /// Is the time `rest`; zero if `rest` is negative or not a number.
+        /// Holds the time `rest`; zero if `rest` is negative or not a number.
         template <class R, class P>
         from_now(const std::chrono::duration<R, P>& rest)
             : ns_(rest > rest.zero() ? saturated_ns(rest) : 0) {}
@@ -120,14 +120,14 @@ public:
         std::int64_t ns_;
     };
 
-    /// Is at(when).
+    /// Constructs the result of at(when).
     template <class C, class D>
     deadline(const std::chrono::time_point<C, D>& when) : deadline(at(when)) {}
 
     /// Returns the deadline that never passes.
     static constexpr deadline never() noexcept { return deadline(never_ns, nullptr); }
 
-    /// Returns the deadline that has always passed: one attempt, no waiting.
+    /// Returns a deadline that has passed already: one attempt, no waiting.
     static constexpr deadline poll() noexcept { return deadline(poll_ns, nullptr); }
 
     /// Returns the deadline at `steady` nanoseconds on the steady clock.

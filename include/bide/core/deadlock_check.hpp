@@ -3,31 +3,31 @@
 #define BIDE_CORE_DEADLOCK_CHECK_HPP
 
 /// \file
-/// A dump of all waits, and reports of deadlocks, for a program that is compiled with
-/// BIDE_DEADLOCK_CHECK.
+/// Reports deadlocks and dumps all waits, in a program that is compiled with BIDE_DEADLOCK_CHECK.
 ///
 /// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for
 /// which primitive, and since when. The holders of each mutex, adaptive_mutex, shared_mutex and
-/// biased_shared_mutex are noted, too. One lock guards the notes. Every wait and every acquisition
-/// of a lock takes it and allocates memory, so the check is for debug builds. All files of a
-/// program must agree on the macro; the linker refuses a mix that shares a primitive. Without the
-/// macro nothing is noted, and names are dropped.
+/// biased_shared_mutex are noted, too. One lock guards all notes, and each note allocates memory,
+/// so the check is for debug builds. All files of a program must agree on the macro. If two files
+/// that share a primitive disagree, the program does not link. Without the macro nothing is noted,
+/// and the names of primitives are dropped.
 ///
-/// - A wait that closes a cycle of waits among threads and tasks is reported with the whole cycle,
-///   before it begins. If a holder of a mutex locks it again, that is a cycle of one. A cycle is
-///   not reported if one of its waits may end early: a wait with a time-out or a stop token, or the
-///   wait of a task with a deadline. A cycle of tasks is reported although another task could
-///   cancel one of them.
-/// - A wait for a condition_variable always ends with the lock held. So from its beginning on, it
-///   counts as a wait for that lock, and a cycle through that lock is reported.
+/// - If a wait closes a cycle of waits among threads and tasks, the whole cycle is reported before
+///   that wait begins. A holder of a mutex that locks it again is a cycle of one.
+/// - A cycle is not reported if one of its waits may end early: a wait with a time-out or a stop
+///   token, or the wait of a task with a deadline. A cycle of tasks is reported even though another
+///   task could cancel one of them.
+/// - A wait for a condition_variable acquires its lock again before it returns. So from its
+///   beginning on, it counts as a wait for that lock, and a cycle through that lock is reported.
 /// - By default the report is printed and the program terminates. See set_deadlock_handler().
 /// - The thread or task that locks a mutex counts as its holder until the mutex is unlocked. If the
-///   lock is given to another thread or task, forget_holder() prevents a wrong report.
+///   lock is given to another thread or task, call forget_holder() to prevent a wrong report.
 /// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, the
 ///   holder of a lock that a select has taken or of a key of a keyed_mutex, and the caller that
-///   initialises a once_flag. A cycle through such a holder is not found. Neither is a cycle
-///   through a semaphore, a channel or a join. Nor is a cycle through a reader that waits for other
-///   readers because a writer waits in front of it. Waits by callbacks are not noted.
+///   initialises a once_flag. A cycle through such a holder is not found.
+/// - A cycle through a semaphore, a channel or a join is not found either. The same holds for a
+///   cycle through a reader that waits behind a writer while other readers hold the lock. Waits by
+///   callbacks are not noted.
 /// - A static primitive with a name is initialised at run time, so that the name is kept. It cannot
 ///   be constinit. A static primitive without a name may be initialised at compile time. Then a
 ///   dump shows its address and the kind of its queue only.
@@ -58,28 +58,27 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The notes
 //
-// The notes of a program with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp). They say which thread
-// or task waits for which primitive, and which thread or task holds which lock.
+// The notes say which thread or task waits for which primitive, and which thread or task holds
+// which lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
 //   a wait    is noted before it can block, and its note is removed after it has ended
-//   a holder  is noted after it has got the lock, and its note is removed before the lock is released
+//   a holder  is noted after it has acquired the lock, and its note is removed before the release
 //
-// Why no report is wrong: if a note says that A holds a lock, A holds it. Assume a cycle of notes:
-// each of its members waits for a lock that the next member holds. Could one of these waits be
-// granted already, although its note is still there? No: the lock would have been released before,
-// and its holder would no longer be noted. Thus no wait of the cycle has ended, and no member can
-// release the lock that the previous member waits for. The cycle is found when its last wait is
-// noted.
+// No report is wrong. If a note says that A holds a lock, A does hold it. Consider a cycle of
+// notes, in which each member waits for a lock that the next member holds. The note of a wait may
+// outlast the wait. But a wait for a lock is granted only after the lock's holder is no longer
+// noted. So no wait of the cycle has been granted, and no member can release the lock that the
+// previous member waits for. The cycle is found when its last wait is noted.
 //
-// If readers hold a lock, another reader waits for it only because a writer waits in front of it.
-// That writer may give up. So the wait of that reader does not count as a part of a cycle.
+// If readers hold a lock, another reader waits for the lock only because a writer waits in front of
+// it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
 //
-// A wait for a condition_variable always ends with the lock that the waiter has released, and the
-// wait for that lock does not end early. So from its beginning on, such a wait is noted as a wait
-// for that lock, even if it has a time-out. While the wait begins, the waiter itself still holds
-// that lock. That is no step of a cycle.
+// Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
+// time-out ends that step. So from its beginning on, the wait is noted as a wait for that lock,
+// even if it has a time-out. While the wait begins, the waiter still holds that lock itself; this
+// is no step of a cycle.
 //
 // The head of this file lists the holders that are not known and therefore not noted.
 
@@ -127,7 +126,7 @@ private:
             static constinit native_platform::atomic<std::uintptr_t> next{1};
             auto& mine = native_platform::local<thread_number>();
             if (mine.number == 0) {
-                // Order: relaxed; the numbers only differ.
+                // Order: relaxed; the numbers only have to differ.
                 mine.number = next.fetch_add(2, std::memory_order_relaxed);
             }
             return mine.number;
@@ -224,9 +223,9 @@ public:
             fatal(report.c_str() + std::strlen("bide: "));
         }
     }
-    // Called after the wait. If a thread destroys the waiting coroutine, `destroyer` identifies
-    // that thread (thread_mark()). Terminates if the waker of the wait is noted to run on another
-    // thread.
+    // Called after the wait. If the waiting coroutine was destroyed, `destroyer` is the
+    // thread_mark() of the thread that destroys it. Terminates if the note says that another thread
+    // runs the waker.
     void waits_no_more(const void* node, const void* destroyer = nullptr) noexcept {
         const void* by = nullptr;
         write([&] {
@@ -239,8 +238,8 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Called before the waker of a coroutine runs, on the thread that `thread` identifies. If the
-    // wait is not noted, the coroutine was destroyed: terminates.
+    // Called before the waker of a coroutine runs. `thread` is the mark of the thread that runs it.
+    // Terminates if the wait is not noted, because then the coroutine was destroyed.
     void wakes(const void* node, const void* thread) noexcept {
         bool waits = false;
         write([&] {
@@ -416,9 +415,9 @@ private:
         return nullptr;
     }
 
-    // Looks for a path of waits that leads from the wait `at` back to `first`: from a wait to the
-    // holders of its primitive, and from a holder to its wait. Passes no wait twice. Fills `way`
-    // with the waits of the path.
+    // Looks for a path of waits from `at` back to the actor `first`. A step leads from a wait to a
+    // holder of its primitive, and from that holder to the holder's wait. Visits each wait at most
+    // once (`seen`). If there is a path, fills `way` with its waits and returns true.
     bool leads_back(const wait& at, actor first, std::vector<const wait*>& way,
                     std::vector<const wait*>& seen) const {
         way.push_back(&at);
@@ -426,10 +425,10 @@ private:
         if (const auto found = holders_.find(at.lock); found != holders_.end()) {
             for (const holder& h : found->second) {
                 if (h.how == mode::shared && at.amount == 1) {
-                    continue; // a reader waits for a writer before it, which may give up
+                    continue; // `at` is a reader behind a writer, whose wait may end early
                 }
                 if (h.who == at.who && at.relocks) {
-                    continue; // it is about to release the lock, or has kept it
+                    continue; // the waiter has not released its lock yet, or keeps it
                 }
                 if (h.who == first) {
                     return true;
@@ -504,9 +503,9 @@ private:
     const void* node_;
 };
 
-// While this object lives, it is noted that the waker of a coroutine runs on this thread. For a
-// stop and a time-out, no such note is needed, because the thread that destroys the coroutine waits
-// until they have ended.
+// Notes, while this object lives, that the waker of a coroutine runs on this thread. A stop or a
+// time-out needs no such note: the thread that destroys the coroutine waits until the stop callback
+// or the time-out has ended.
 template <class Platform> class noted_wake {
 public:
     explicit noted_wake(const void* node) noexcept : node_(node) {
@@ -521,11 +520,11 @@ public:
             wait_notes::all().wakes_no_more(node_, thread_mark<Platform>());
         }
     }
-    // The waker has posted the coroutine, and this thread resumes it later: the note stays.
+    // Keeps the note: the waker has posted the coroutine, and this thread resumes it later.
     void lasts() noexcept { node_ = nullptr; }
 
 private:
-    const void* node_; // it may be destroyed meanwhile
+    const void* node_; // the node may be destroyed meanwhile
 };
 
 // The task whose coroutine collects the outcome of its wait on this thread.
@@ -544,7 +543,7 @@ struct BIDE_SHARED collecting {
     };
 };
 
-// Called in the constructors and destructors of primitives.
+// Called in the constructors and destructors of primitives. `name` may be nullptr.
 template <class Platform, class T>
 constexpr void note_made(const T* primitive, const char* kind,
                          const char* name = nullptr) noexcept {
@@ -592,7 +591,7 @@ inline constexpr auto noted_mode =
     lock_effect<std::remove_const_t<L>> == lock_held::shared ? wait_notes::mode::shared
                                                              : wait_notes::mode::exclusive;
 
-// A coroutine's wait for a lock of type L was granted.
+// Called after a coroutine's wait for a lock of type L was granted.
 template <class L> void note_collected(const void* lock) noexcept {
     if constexpr (lock_effect<L> != lock_held::upgradable) {
         wait_notes::all().locked(lock, noted_mode<L>, collecting::here());
@@ -605,12 +604,12 @@ template <class L> void note_collected(const void* lock) noexcept {
 namespace bide { inline namespace BIDE_ABI {
 
 /// The type of a deadlock handler. Its argument is the report, a text of several lines. The handler
-/// runs on the thread whose wait closes the cycle. It must not wait for a primitive of the cycle.
-/// When it returns, the wait begins.
+/// runs on the thread whose wait closes the cycle. When it returns, the wait begins.
+/// Requires: the handler does not wait for a primitive of the cycle.
 using deadlock_handler = void (*)(const char* report);
 
-/// Sets the handler of deadlocks. nullptr stands for the default, which prints the report on stderr
-/// and terminates. Any thread may call it at any time.
+/// Sets the handler of deadlocks. nullptr sets the default handler, which prints the report on
+/// stderr and terminates. Any thread may call this function at any time.
 /// Returns: the previous handler; nullptr without BIDE_DEADLOCK_CHECK.
 inline deadlock_handler set_deadlock_handler([[maybe_unused]] deadlock_handler tell) noexcept {
     BIDE_CHECKED(return detail::wait_notes::all().set_handler(tell);)

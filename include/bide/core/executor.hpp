@@ -3,8 +3,8 @@
 #define BIDE_CORE_EXECUTOR_HPP
 
 /// \file
-/// How a wait or a job becomes runnable. A waker is a function with its context. A runnable is a
-/// job that contains its own queue link. An executor runs jobs.
+/// Defines how a wait or a job becomes runnable. A waker is a function with its context. A runnable
+/// is a job that contains its own queue link. An executor runs jobs.
 
 #include <bide/core/config.hpp>
 
@@ -13,8 +13,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Makes a waiter runnable: a function and its context. It is two words and trivially copyable.
-/// Event loops of other libraries use it to connect to bide.
+/// Makes a waiter runnable. A waker is a function and its context: two words, trivially copyable.
+/// Event loops of other libraries use wakers to connect to bide.
 class waker {
 public:
     /// Is called with the context.
@@ -32,8 +32,8 @@ public:
     /// If `call` releases other waiters, their outcomes are decided at once. Their wakers run after
     /// `call` has returned, in the order in which the waiters were released. So the stack does not
     /// grow with a chain of wakers. If `call` blocks in bide (core/futex.hpp), these wakers run
-    /// before it sleeps. If `call` blocks elsewhere, these wakers wait for it, so `call` must not
-    /// wait for their effects.
+    /// before it sleeps. If `call` blocks elsewhere, these wakers run only after it has returned,
+    /// so `call` must not wait for their effects.
     constexpr waker(function call, void* context) noexcept : call_(call), context_(context) {}
 
     /// Calls the function, if there is one.
@@ -54,7 +54,7 @@ private:
     void* context_ = nullptr;
 };
 
-/// Is a job with its own place in a queue, so that a post needs no memory.
+/// Is a job that contains its own queue link, so that a post needs no memory.
 struct runnable {
     runnable* next = nullptr; ///< Belongs to the queue that holds the job.
     waker run;                ///< Runs the job.
@@ -68,7 +68,7 @@ class executor_users; // core/resume.hpp
 } // namespace detail
 
 /// Is an executor that takes a runnable by reference. Such a post cannot fail for lack of memory,
-/// so the library prefers it. The runnable lives until it is run.
+/// so the library prefers it. The caller keeps the runnable alive until it is run.
 template <class S>
 concept intrusive_executor = requires(S& s, runnable& r) {
     { s.post(r) } noexcept;
@@ -142,7 +142,7 @@ private:
 
     struct operations {
         void (*post)(void*, runnable&) noexcept;
-        detail::executor_users* (*users)(void*) noexcept; // nullptr: it does not count them
+        detail::executor_users* (*users)(void*) noexcept; // nullptr: the executor counts no users
     };
     template <class S> static constexpr auto users_of() noexcept {
         detail::executor_users* (*get)(void*) noexcept = nullptr;

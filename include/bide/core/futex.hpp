@@ -7,11 +7,11 @@
 /// absolute monotonic deadlines. Windows: WaitOnAddress. macOS: os_sync_wait_on_address. Elsewhere:
 /// a hash table of mutexes and condition variables.
 ///
-/// A wait may return for no reason, but no wake is lost: the waker changes the word before it calls
+/// A wait may return early. No wake is lost: the waker changes the word before it calls
 /// futex_wake(), and the waiter compares the word and falls asleep in one step.
 //
-// Waiters are not counted here: the waker always makes the system call. atomic::notify_one of
-// libstdc++ 12 counts waiters, skips the call if the count is zero, and loses wakes.
+// The library counts no waiters here: futex_wake() always makes the system call. atomic::notify_one
+// of libstdc++ 12 counts waiters, skips the call if the count is zero, and loses wakes.
 
 #include <bide/core/deadline.hpp>
 #include <bide/core/wake_scope.hpp>
@@ -20,7 +20,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// Sleeps in a simulation. Returns `idle` if the thread itself has to sleep.
+// Sleeps in simulated time. Returns `idle` if nothing is left to simulate: the thread then sleeps.
 template <class Platform, class Word>
 BIDE_COLD simulated_machine::sleep_end
 simulated_wait(simulated_machine& in, const typename Platform::template atomic<Word>& word,

@@ -21,11 +21,11 @@
 // other waiters may still sleep. The lock is held for tens of nanoseconds, so a waiter pauses
 // before it sleeps. It never yields.
 //
-// Between two reads the waiter pauses four times as long as before: 16, 64, 256 and then 1,024
-// pauses. The pauses are long because each read and each acquisition takes the cache line from the
-// holder. If two threads alternate, each acquisition also moves the cache lines of the queue. If
-// one of the two pauses for longer, the other one keeps these lines for many operations. The waiter
-// sleeps after 2,384 pauses, which take 25 to 60 us on x86-64.
+// A waiter that finds the lock held pauses 16 times and reads the word again. It does the same with
+// 64, 256, 1,024 and 1,024 pauses, and then sleeps. All pauses take 25 to 60 us on x86-64. They are
+// long because each read and each acquisition takes the cache line from the holder. If two threads
+// alternate, each acquisition also moves the cache lines of the queue. If one of the two threads
+// pauses for longer, the other one keeps these lines for many operations.
 
 #include <bide/core/platform.hpp>
 
@@ -102,7 +102,7 @@ template <class Platform, class Word> struct lock_bits {
         }
     }
 
-    /// Pauses after `looks` earlier looks that found the lock held.
+    /// Pauses after a read that found the lock held. `looks` counts such reads before this one.
     static void stay_away(int looks) noexcept {
         for (int left = Platform::model ? 1 : 16 << (looks < 3 ? 2 * looks : 6); left > 0; --left) {
             Platform::pause();
@@ -135,8 +135,8 @@ private:
                                             std::memory_order_relaxed)) {
                 continue;
             }
-            // The sleep is short, so no other thread takes over the work of this one: calls the
-            // platform's futex_wait() and not that of core/futex.hpp.
+            // Calls the platform's futex_wait() and not that of core/futex.hpp: the sleep is too
+            // short for another thread to take over this thread's work.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
                                  (std::numeric_limits<std::int64_t>::max)());
             bits = both;

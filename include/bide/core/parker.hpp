@@ -19,8 +19,8 @@
 //   notifier:  exchange -> notified   wake if it was parked
 //
 // If the notifier comes before the CAS, the CAS fails and the owner does not sleep. If it comes
-// after the CAS, its exchange returns parked: then the owner sees the changed word before it
-// sleeps, or the notifier wakes it.
+// after the CAS, its exchange returns parked. Then either the owner sees the changed word and does
+// not sleep, or the notifier wakes it.
 //
 // unpark() is an exchange even if a token is there already. The exchange orders the notifier's
 // writes before the park() that takes the token [parker.token]. If unpark() only read the word,
@@ -146,7 +146,7 @@ public:
         // check of the condition.
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [event_count.epoch]; if a notifier has missed the announcement, this read
-        // sees its increment.
+        // sees the notifier's increment.
         return epoch_.load(std::memory_order_seq_cst);
     }
 
@@ -156,8 +156,8 @@ public:
         sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
 
-    /// Sleeps until there was a notification since the prepare() that returned `seen`. Then
-    /// withdraws the announcement.
+    /// Sleeps until a notification, unless there was one since the prepare() that returned `seen`.
+    /// Then withdraws the announcement.
     /// Blocks: until a notification or the deadline. May return early: the caller checks its
     /// condition again.
     /// Returns: false if the deadline has passed.
@@ -170,7 +170,7 @@ public:
     /// Wakes one waiter. The caller has made the condition true before this call.
     /// Memory order: the caller makes the condition true by a release operation at least.
     void notify_one() noexcept { notify(1); }
-    /// Wakes all waiters; otherwise the same as notify_one().
+    /// Wakes all waiters. The caller has the same duties as for notify_one().
     void notify_all() noexcept { notify(0x7fffffff); }
 
 private:

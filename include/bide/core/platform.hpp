@@ -4,9 +4,9 @@
 
 /// \file
 /// Provides what the library needs of the machine: atomics, fences, spinning, sleeping, the clock
-/// and thread-local state. If the correctness of a class depends on interleaving, the class is a
-/// template on a platform, and uses these things only by the names below. So a model checker can
-/// run the same headers on its own platform.
+/// and thread-local state. A class whose correctness depends on the interleaving of threads is a
+/// template on a platform. It uses these things only by the names below, so that a model checker
+/// can run the same headers on its own platform.
 ///
 /// \code
 /// A platform P has
@@ -17,7 +17,7 @@
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
 ///   P::var<T>                   In a model, a T that is checked for data races. Otherwise a T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
-///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
+///   P::light_fence()            A seq_cst fence, if the other thread runs a heavy fence.
 ///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
 ///                               the fence of the system is used (detail/process_wide.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
@@ -44,16 +44,16 @@
 #include <utility>
 
 // Includes only the clocks and durations. The <chrono> of libstdc++ also contains calendars and
-// text output; to compile these would be a third of the time that a mutex takes to compile.
+// text output, which take a third of the time that a mutex takes to compile.
 #if defined(__GLIBCXX__) && __has_include(<bits/chrono.h>)
 #include <bits/chrono.h>
 #else
 #include <chrono>
 #endif
 
-// With libstdc++, only declares the classes of <stop_token>, because that header includes the
-// streams: to compile these would be a fifth of the time that a mutex takes to compile. A program
-// that stops a wait includes <stop_token> itself.
+// With libstdc++, only declares the classes of <stop_token>. That header includes the streams,
+// which take a fifth of the time that a mutex takes to compile. A program that stops a wait
+// includes <stop_token> itself.
 #if defined(__GLIBCXX__) && !_GLIBCXX_INLINE_VERSION
 // clang-format off
 namespace std _GLIBCXX_VISIBILITY(default) {
@@ -104,9 +104,9 @@ public:
     virtual std::int64_t now() noexcept = 0;
     virtual std::uint64_t random() noexcept = 0;
 
-    // Called when the calling thread is about to sleep until is_over(of) returns true, or until a
-    // steady time. Simulates until then. If nothing is left to simulate, returns `idle`; then only
-    // another thread can wake the caller.
+    // Called when the calling thread would sleep. Runs the simulation instead, until is_over(of)
+    // returns true or the steady time `until` has come. If nothing is left to simulate, returns
+    // `idle`: then only another thread can wake the caller.
     enum class sleep_end { woken, timed_out, idle };
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
@@ -124,7 +124,7 @@ public:
     // Returns the previous one.
     static simulated_machine* exchange(simulated_machine* next) noexcept {
         simulated_machine* const old = std::exchange(of_thread(), next);
-        // Order: relaxed; as in here(). The count wraps around to 0.
+        // Order: relaxed; a thread looks for what it has set itself. The count wraps around to 0.
         threads_.fetch_add((next != nullptr ? 1U : 0U) - (old != nullptr ? 1U : 0U),
                            std::memory_order_relaxed);
         return old;
@@ -134,7 +134,7 @@ protected:
     ~simulated_machine() = default;
 
 private:
-    // Never inlined, for the same reason as local().
+    // Never inlined: the compiler could keep the address over a suspension point (see local()).
     BIDE_NOINLINE static simulated_machine*& of_thread() noexcept {
         static constinit thread_local simulated_machine* machine = nullptr;
         return machine;
@@ -201,9 +201,10 @@ private:
 
 } // namespace detail
 
-/// Runs on the machine itself; Futex is the system's wait on an address. For the members see above.
+/// Is the platform of the real machine. Futex sleeps on an address by a call of the system. The
+/// head of this file describes the members.
 template <class Futex> struct BIDE_SHARED basic_native_platform {
-    /// Says that executions are run and not explored.
+    /// Says that the program runs, and that no model checker explores it.
     static constexpr bool model = false;
     /// Counts the reads of a held lock before its waiter sleeps.
     static constexpr int lock_looks = 5;
@@ -220,7 +221,7 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
     /// Names the type that calls an F at a stop.
     template <class F> using stop_callback = std::stop_callback<F>;
 
-    /// Orders as std::atomic_thread_fence() does.
+    /// Does the same as std::atomic_thread_fence().
     static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
 
     /// Acts as a seq_cst fence, but only towards threads that run a heavy fence. It emits no
@@ -283,8 +284,8 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
     static bool single_cpu() noexcept {
 #if defined(__linux__)
         cpu_set_t mask;
-        // The mask of the first thread stands for the process. A thread that is pinned to one
-        // processor may wait for a thread that is pinned to another.
+        // Uses the mask of the process's first thread, not that of the calling thread: the caller
+        // may be pinned to one processor and wait for a thread on another.
         return ::sched_getaffinity(::getpid(), sizeof mask, &mask) == 0 && CPU_COUNT(&mask) == 1;
 #else
         return false;
@@ -301,14 +302,14 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
 
     /// Returns another T of this thread. It is found faster than the T of local(). A coroutine must
     /// not use the reference after its next suspension point.
-    // Inlined if the compiler knows that a coroutine may resume on another thread.
+    // Not inlined if the compiler keeps such an address over a suspension point (BIDE_NEAR_LOCAL).
     template <class T> BIDE_NEAR_LOCAL static T& near_local() noexcept {
         static constinit thread_local T value{};
         return value;
     }
 };
 
-/// Is the platform of all aliases for users.
+/// Is the platform of the types that users name, such as `mutex`.
 struct BIDE_SHARED native_platform : basic_native_platform<detail::os_futex> {};
 
 namespace detail {

@@ -16,8 +16,8 @@
 // `sleeping`. If a runnable came first, this CAS fails. If a runnable comes later, its poster finds
 // `sleeping` and wakes the owner.
 //
-// The CAS is the poster's last access to the queue, and the wake uses the address only. So a posted
-// runnable may make the owner destroy the queue.
+// The CAS is the poster's last access to the queue, and the wake uses the address only. So the
+// owner may destroy the queue as soon as it has popped the runnable.
 
 #include <bide/core/futex.hpp>
 

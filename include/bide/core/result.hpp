@@ -27,7 +27,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// States that the arguments after it make the error.
+/// Selects a constructor whose other arguments make the error.
 inline constexpr unexpect_t unexpect{};
 
 namespace detail {
@@ -56,9 +56,9 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// True if Other, another result type, converts to a result<T, E>. The conversion makes a T from the
-// value of the Other, passed as a U, or an E from its error, passed as a G. False if T is not bool
-// and a T can be made from the Other object itself: then the constructor from a value makes that T.
+// True if a result<T, E> converts from Other, another result type. The conversion makes a T from a
+// U, the value of Other, or an E from a G, its error. False if T is not bool and a T can be made
+// from the Other object itself: then the constructor from a value makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&
@@ -217,14 +217,14 @@ template <class E> class unexpected {
                   "unexpected<E> of object types");
 
 public:
-    /// Makes the error of `cause`.
+    /// Makes the error from `cause`.
     template <class G = E>
         requires(!std::is_same_v<std::remove_cvref_t<G>, unexpected> &&
                  !std::is_same_v<std::remove_cvref_t<G>, std::in_place_t> &&
                  std::is_constructible_v<E, G>)
     constexpr explicit unexpected(G&& cause) noexcept(std::is_nothrow_constructible_v<E, G>)
         : error_(std::forward<G>(cause)) {}
-    /// Makes the error of the arguments.
+    /// Makes the error from the arguments.
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
     constexpr explicit unexpected(std::in_place_t, Args&&... args) noexcept(
@@ -401,7 +401,7 @@ public:
         return map_error(std::move(*this), f);
     }
 
-    /// Destroys the value or the error, and makes a value of the arguments.
+    /// Destroys the value or the error, and makes a value from the arguments.
     template <class... Args>
         requires std::is_nothrow_constructible_v<V, Args...>
     V& emplace(Args&&... args) noexcept {

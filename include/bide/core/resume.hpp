@@ -6,12 +6,12 @@
 /// Resumes coroutines from ordinary code, and transfers from one coroutine to another. Finds the
 /// executor of a coroutine, and counts the users of an executor.
 //
-// `co_await child` must not use stack, however often it runs. So the awaiter returns the child's
-// handle, and the compiler tail-calls it. If the compiler makes no tail call
+// `co_await child` must not make the stack grow, however often it runs. So the awaiter returns the
+// child's handle, and the compiler tail-calls it. If the compiler makes no tail call
 // (BIDE_SYMMETRIC_TRANSFER is 0), transfer() leaves the handle with the loop that resumed this
 // thread's current coroutine, and returns a no-op coroutine. The stack unwinds to that loop, which
-// resumes the handle. If code outside of bide resumed the coroutine, there is no such loop.
-// transfer() then runs the loop itself.
+// resumes the handle. If code outside of bide resumed the coroutine, there is no such loop;
+// transfer() then runs a loop itself.
 
 #include <bide/core/wake_scope.hpp>
 
@@ -72,7 +72,7 @@ template <class Platform> void resume(std::coroutine_handle<> to) noexcept {
     }
 }
 
-/// Returns the handle that await_suspend() returns to continue with `to`.
+/// Returns the handle that await_suspend() has to return, so that `to` continues.
 /// Requires: `node` lives until `to` is resumed.
 template <class Platform>
 std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_node& node) noexcept {
@@ -118,9 +118,9 @@ namespace detail {
 // when its wait ends. An executor that derives from executor_users counts its users. If it is
 // destroyed while it has a user, it terminates the program.
 //
-// A user is not counted while the executor runs it, nor when it will never be posted again. So
-// assume that an executor is destroyed when it has run everything that was posted. If it still has
-// a user then, that user would later be posted to a destroyed executor.
+// A user is not counted while the executor runs it, nor when it will never be posted again. When an
+// executor is destroyed, it has run everything that was posted to it. A user that is still counted
+// would later be posted to the destroyed executor.
 
 class executor_users {
 protected:
@@ -141,7 +141,7 @@ protected:
 private:
     friend class executor_use;
 
-    // Order: acquire [executor.users]; the accesses of the users that have ended are over.
+    // Order: acquire [executor.users]; sees the accesses of the users that have ended.
     std::size_t count() const noexcept { return count_.load(std::memory_order_acquire); }
     [[noreturn]] BIDE_NOINLINE void fatal_left(const char* name, std::size_t left) const noexcept {
         std::fprintf(stderr, "bide: %s %p destroyed while tasks are to resume on it: %zu\n", name,
@@ -175,7 +175,7 @@ public:
     }
     static void end(executor_ref of) noexcept {
         if (executor_users* const users = of.users()) {
-            // Order: release [executor.users]; the destructor of the executor comes after this.
+            // Order: release [executor.users]; the destructor sees the accesses of this user.
             users->count_.fetch_sub(1, std::memory_order_release);
         }
     }

@@ -9,11 +9,11 @@
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
 // hand work to each other, the longest step is to wake a sleeping partner. That step consists of
 // the wake call, and of the time until the partner runs, which is 1.5 to 2 times as long as the
-// call. A waiter that spins for a shorter time than this step falls asleep just before its partner
-// hands back. The partner must then wake it, and falls asleep itself in the same way. So two
-// threads that have fallen asleep once would sleep in each round. The budget is therefore 5/2 of
-// the cost of the wake call. That cost is measured where wakes are made, and the budget stays
-// within [2, 20] us.
+// call. A waiter that spins for less than this step falls asleep just before its partner hands the
+// work back. The partner must then wake the waiter, and falls asleep itself in the same way. So two
+// threads that have slept once would sleep in every round. The budget is therefore 5/2 of the cost
+// of the wake call. The library measures that cost when it wakes a thread. The budget stays within
+// [2, 20] us.
 //
 // With a single processor, no other thread can make the change during a spin, so no thread spins.
 // If several spins of a thread failed in a row, the thread skips some of the next spins.
@@ -22,7 +22,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Spins, with a budget that is learned for the process and a history of each thread.
+/// Spins for a limited time. The process learns the budget, and each thread has its own history.
 template <class Platform> class BIDE_SHARED basic_spin {
 public:
     /// Calls `done()` until it returns true or the budget is spent. The budget is at least
@@ -51,7 +51,7 @@ public:
         }
     }
 
-    /// Spins for about 1 us, for a caller that is in no queue yet.
+    /// Spins for about 1 us, or until `done()` returns true. For a caller that is in no queue yet.
     template <class Done> static void briefly(Done&& done) noexcept {
         if constexpr (!Platform::model) {
             if (Platform::template local<history>().single) {
@@ -70,8 +70,8 @@ public:
         return pausing<1, 16>(done);
     }
 
-    /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each. Use it if another
-    /// thread makes such changes often: fewer reads take fewer cache lines from that thread.
+    /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each pause. Use it if
+    /// another thread makes such changes often: few reads take few cache lines from that thread.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_apart(Done&& done) noexcept {
         return pausing<32, 64>(done);
@@ -92,7 +92,7 @@ public:
         return false;
     }
 
-    /// Spins once and then yields for `ns` nanoseconds.
+    /// Calls spin_once(), and then yields for `ns` nanoseconds, until done() returns true.
     /// Returns: the last answer of done().
     template <class Done> static bool spin_then_yield(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
@@ -178,7 +178,7 @@ private:
     // would change nothing.
     static bool is_of_no_use() noexcept { return detail::simulated_machine::here() != nullptr; }
 
-    // Pauses First times, then twice as often, and so on up to Last, and calls `done()` after each.
+    // Pauses First times, then twice as often, and so on up to Last. Calls `done()` each time.
     template <int First, int Last, class Done> static bool pausing(Done& done) noexcept {
         if constexpr (!Platform::model) {
             if (!Platform::template local<history>().single) {
@@ -208,13 +208,13 @@ private:
         return done();
     }
 
-    // Follows a higher cost quickly and a lower cost slowly.
+    // Raises the estimate quickly towards a higher cost, and lowers it slowly towards a lower cost.
     static void learn(std::int64_t cost) noexcept {
         // Order: relaxed; the cost is an estimate, and a lost update does no harm.
         const std::int64_t old = wake_cost_ns_.load(std::memory_order_relaxed);
         std::int64_t next = cost > old ? old + (cost - old) / 2 : old - (old - cost) / 16;
         next = next < min_cost_ns ? min_cost_ns : next > max_cost_ns ? max_cost_ns : next;
-        // Order: relaxed; as for the load.
+        // Order: relaxed; the cost is an estimate, and a lost update does no harm.
         wake_cost_ns_.store(next, std::memory_order_relaxed);
     }
 
@@ -243,8 +243,8 @@ public:
             ++count_;
         } else {
             const typename Platform::template atomic<futex_word> never_changed{0};
-            // The sleep is short, so no other thread takes over the work of this one: calls the
-            // platform's futex_wait() and not that of core/futex.hpp.
+            // Calls the platform's futex_wait() and not that of core/futex.hpp: the sleep is too
+            // short for another thread to take over this thread's work.
             Platform::futex_wait(never_changed, futex_word{0}, Platform::now() + sleep_ns);
         }
     }

@@ -3,17 +3,17 @@
 #define BIDE_CORE_TIMER_HPP
 
 /// \file
-/// Timers: the queue of a scheduler or a service, and the timer service.
+/// Provides timers: the timer queue of a scheduler or a service, and the timer service.
 ///
-/// The service fires the time-outs of coroutines that no scheduler fires. It also resumes coroutines
-/// that have no executor, after a stop or a time-out. A process has one service. The first use
-/// starts it, and it never ends. A child of fork() starts its own. The service consists of two
-/// parts:
+/// The service fires the time-outs of coroutines that no scheduler fires. It also resumes
+/// coroutines that have no executor, after a stop or a time-out. A process has one service. The
+/// first use starts it, and it never ends. A child of fork() starts its own. The service consists
+/// of two parts:
 ///
 /// \code
 ///   timer thread   Decides time-outs and runs no coroutine.
-///   resumers       Run the posted coroutines: one thread, and more while these block or compute, at
-///                  most 256.
+///   resumers       Run the posted coroutines: one thread, and more while these threads block or
+///                  compute, at most 256.
 /// \endcode
 ///
 /// So a coroutine that blocks delays no time-out and no stop. It delays other coroutines by a few
@@ -25,13 +25,13 @@
 /// only make its waiter runnable (core/executor.hpp).
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
-/// std::system_error. Three operations cannot throw; they report the error and terminate: a stop
+/// std::system_error. Three operations cannot throw, so they report the error and terminate: a stop
 /// that resumes coroutines; a wait with a time-out whose operation was constructed on a worker and
 /// begins on another thread; a post to a scheduler that has ended.
 //
-// The timer thread sleeps in its ready queue until the earliest time-out. A thread posts a wake-up
-// to that queue if its new timer is the earliest, or if its runnable needs another resumer. So the
-// service has only one sleep protocol.
+// The timer thread sleeps in a parker until the earliest time-out. Another thread unparks it if its
+// new timer is the earliest, or if its runnable needs another resumer. So the service has only one
+// sleep protocol.
 
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -47,24 +47,24 @@ namespace bide { inline namespace BIDE_ABI {
 // Queues timers until they are due. The queue has no thread of its own: any thread adds, cancels
 // and fires timers, several threads at once.
 //
-// A sleeper that serves the queue sleeps until next_ns(), and the queue wakes it for an earlier
-// timer. Let `t` be the time of the new timer, and `u` the time until which the sleeper is about to
-// sleep. The pair [timer_queue.next]:
+// A thread that fires the timers of the queue, the sleeper, sleeps until next_ns(). The queue wakes
+// it for an earlier timer. Let `t` be the time of the new timer, and `u` the time until which the
+// sleeper is about to sleep. The pair [timer_queue.next]:
 //
 //   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
 //            t < until: wake the sleeper                   next < u: do not sleep until u
 //
 // At least one of the two threads sees the write of the other. If both do, the sleeper stays awake
-// and is woken needlessly. next_ns() may be earlier than the earliest timer, but never later by
-// more than one tick of the wheel. So next_ns() need not change when the earliest timer is
-// cancelled. A timer that is added with a later time than next_ns() needs no wake: the sleeper
-// wakes at next_ns() and reads it again.
+// and is woken needlessly. next_ns() may be earlier than the earliest timer, and at most one tick
+// of the wheel later. So next_ns() need not change when the earliest timer is cancelled. A timer
+// that is added with a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and
+// reads it again.
 //
 // The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A timer
 // fires outside the lock and is listed in `calls_` meanwhile. If a timer is firing, cancel() waits
-// until the firing ends. Exception: on the thread that fires the timer, cancel() does not wait.
-// After cancel() has returned, no thread accesses the timer.
+// until the firing ends. On the thread that fires the timer, cancel() does not wait. After cancel()
+// has returned, no other thread accesses the timer.
 
 namespace detail {
 
@@ -73,17 +73,17 @@ namespace detail {
 // next occupied slot.
 //
 // A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the
-// tick that the wheel has reached, never later than the present. To find the level of a node,
-// compare its tick with `reached_`: the level is that of the highest digit in which the two differ.
-// The slot is the value of that digit. So all nodes at a level come before all nodes at higher
-// levels, and the first occupied slot of the lowest occupied level holds the next node. When the
-// time of a slot above level 0 has come, the nodes of the slot move down. If the slot has at most
-// 16 nodes, `reached_` first advances to the tick of the earliest node, but not beyond the present.
-// So if this node is due, it moves to level 0 in one step.
+// tick that the wheel has reached, never later than the present. The level of a node is that of the
+// highest digit in which the tick of the node differs from `reached_`. The slot is the value of
+// that digit. So all nodes at a level are due before all nodes at higher levels, and the first
+// occupied slot of the lowest occupied level holds the next node. When the time of a slot above
+// level 0 has come, the nodes of the slot move down. If the slot has at most 16 nodes, `reached_`
+// first advances to the tick of the earliest node, but not beyond the present. So if this node is
+// due, it moves to level 0 in one step.
 //
 // At level 0, the nodes of one tick are in one list. If few of them are pushed out of order, the
-// list is sorted by time. If many are, a node that is due may stand behind a later node of its
-// tick; it is then late by less than 1024 ns. No node is returned before its time.
+// list is sorted by time. If many are, a due node may be behind a later node of the same tick. It
+// is then late by less than 1024 ns. No node is returned before its time.
 
 struct wheel_link {
     wheel_link* next = nullptr; // nullptr: in no list
@@ -133,10 +133,10 @@ public:
     }
 
     // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
-    // zero, that is the first such node. Otherwise take() passes over up to `skipped` nodes of the
-    // same tick; it passes over a node only if the node behind it is due, too. Moves nodes between
-    // levels at most `moves` times, and decrements `moves` for each. If `moves` has reached zero,
-    // returns nullptr; then is_moving() is true, and the caller must call again.
+    // zero, takes the first due node. Otherwise it first passes over up to `skipped` nodes of the
+    // same tick. It passes over a node only if the node behind it is due, too. Moves nodes between
+    // levels at most `moves` times, and decrements `moves` for each move. If `moves` has reached
+    // zero, returns nullptr. Then is_moving() is true, and the caller must call again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
         const std::uint64_t tick = tick_of(now);
         for (;;) {
@@ -252,7 +252,7 @@ private:
         return least;
     }
 
-    // Moves the nodes of the first slot to the list `moving`, because the time of the slot has come.
+    // Moves the nodes of the first slot, whose time has come, to the list `moving`.
     void descend(unsigned slot, std::uint64_t start, std::uint64_t now) noexcept {
         wheel_link& from = slots_[slot];
         // A short list moves to its final level at once: `reached_` advances to its earliest node.
@@ -280,14 +280,14 @@ private:
 struct timer : detail::wheel_node {
     waker fire;                        ///< Runs when the timer is due.
     deadline when = deadline::never(); ///< States when the timer is due.
-    /// The queue to which the timer was added. The timer must not be cancelled while it moves to
-    /// another queue.
+    /// The queue to which the timer was added.
+    /// Requires: the timer is not cancelled while it moves to another queue.
     void* queue = nullptr;
 };
 
 /// Queues timers by their times.
 /// Thread safety: any thread calls any function.
-/// Destroys: the queue must hold no timer, and no call may be under way.
+/// Requires: at its destruction, the queue holds no timer, and no call is under way.
 template <class Platform> class basic_timer_queue {
 public:
     /// Makes an empty queue. Each add() of a timer that is earlier than next_ns() wakes `earlier`,
@@ -331,8 +331,8 @@ public:
             // Order: relaxed; written and read under the lock.
             const word seen = ended_.load(std::memory_order_relaxed);
             unlock();
-            // The sleep is short, so no other thread takes over the work of this one: calls the
-            // platform's futex_wait() and not that of core/futex.hpp.
+            // Calls the platform's futex_wait() and not that of core/futex.hpp: the sleep is too
+            // short for another thread to take over this thread's work.
             Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
             lock();
             cancelling_ = cancelling_ - 1;
@@ -387,7 +387,7 @@ public:
         return next_.load(std::memory_order_seq_cst);
     }
 
-    /// Returns next_ns(), without timers that were cancelled.
+    /// Raises next_ns() if the earliest timers were cancelled, and returns it.
     std::int64_t next_live_ns() noexcept {
         lock();
         if (!wheel_.is_moving()) {
@@ -468,7 +468,7 @@ private:
         lock();
         const bool nearer = early && insert(t, at);
         end_firing(mine);
-        if (nearer) { // nearer than the time that another call left
+        if (nearer) { // earlier than the time that another call has set
             unlock();
             earlier_.wake();
             lock();
@@ -499,8 +499,9 @@ private:
             before->next = mine.next;
         }
     }
-    // Changes next_ns(), but only to a later time. The caller holds the lock. A sleeper may rely on
-    // the present value: it is woken only for a timer that is earlier than this value.
+    // Sets next_ns() to the time of the earliest node, but only if that is later than its present
+    // value. The caller holds the lock. A sleeper may sleep until the present value, and nothing
+    // here would wake it for an earlier one.
     void raise_next() noexcept {
         const std::int64_t next = wheel_.next_ns();
         // Order: both relaxed; written under the lock. A sleeper that misses the later time only
@@ -536,7 +537,7 @@ namespace detail {
 
 // ---- Resumers
 //
-// The threads that resume coroutines if these have no executor. A resumer runs user code, which may
+// The threads that resume coroutines that have no executor. A resumer runs user code, which may
 // block. So a blocked resumer is replaced: while a runnable is queued, some resumer is about to
 // take it.
 //
@@ -826,9 +827,9 @@ public:
         return error;
     }
 
-    /// Arms `t`, as basic_timer_queue::add() does. The timer thread fires it.
+    /// Arms `t` for the timer thread. Requires: `t` lives until it has fired or was cancelled.
     void add(timer& t) noexcept { timers_.add(t); }
-    /// Cancels `t`, as basic_timer_queue::cancel() does.
+    /// Cancels `t`. Blocks: while another thread fires `t`. Returns: true if `t` does not fire.
     bool cancel(timer& t) noexcept { return timers_.cancel(t); }
 
     /// Runs `r` on a resumer. Runnables begin in the order of the posts, and several run at once.

@@ -3,9 +3,9 @@
 #define BIDE_CORE_WAIT_OPS_HPP
 
 /// \file
-/// An operation: the struct by which a coroutine (core/async_op.hpp) or a select
-/// (channel/select.hpp) waits on a primitive. The primitive defines the struct. The struct has the
-/// arguments of the wait and its steps:
+/// Describes an operation: the struct by which a coroutine (core/async_op.hpp) or a select
+/// (channel/select.hpp) waits on a primitive. The primitive defines the struct. The struct holds
+/// the arguments of the wait and has functions for its steps:
 ///
 /// \code
 /// struct acquiring {
@@ -14,8 +14,8 @@
 ///
 ///     // Tries to complete the wait. Returns waiting if it would have to wait.
 ///     wait_status try_now() const noexcept;
-///     // Queues the waiter and returns waiting. Or settles the waiter, that is, stores its
-///     // outcome, and returns that outcome.
+///     // Queues the waiter and returns waiting. If the wait is complete, settles the waiter
+///     // instead, that is, stores its outcome, and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
 ///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
 ///     // must be in no queue afterwards, or be granted.
@@ -23,18 +23,18 @@
 ///     // Makes the result of the wait. Throws only if the primitive says so.
 ///     result<basic_permit<Platform>> collect(wait_status what) const;
 ///
-///     // The rest is optional.
-///     // Names what is waited for, in dumps, reports and probes: the primitive, or a part of it.
+///     // The members below are optional.
+///     // Returns what is waited for, for dumps, reports and probes: the primitive or a part of it.
 ///     const basic_semaphore& primitive() const noexcept;
-///     // Undoes an outcome that no caller collects. Without it, the outcome is collected and its
-///     // result is destroyed.
+///     // Undoes an outcome that no caller collects. Without this function, the outcome is
+///     // collected and its result is destroyed.
 ///     void give_back(wait_status what) const noexcept;
 ///     // Called if the waiting task is cancelled. Makes the wait end soon; its outcome then is
 ///     // `stopped`. Without this function, the wait ends at once with `stopped`.
 ///     void on_cancel() const noexcept;
 ///     // Called before the waiter is queued, if this thread has nothing else to run. Calls
-///     // again(), which tries once more, a few times, because another thread may be about to
-///     // complete the wait.
+///     // again() a few times. Each again() tries the operation, because another thread may be
+///     // about to complete it. Returns when again() has returned true.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
 ///     // Returns the runnable that completes the wait, if it has not run yet. If it is the next
 ///     // one of the worker, it runs inside of the coroutine's job, before the waiter is queued.
@@ -43,7 +43,7 @@
 ///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins
 ///     // anew.
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
-///     // True: try_now() completes the wait, but other tasks run before the coroutine goes on.
+///     // True: try_now() completes the wait, but other tasks run before the coroutine continues.
 ///     static constexpr bool yields_first = true;
 ///     // True: the wait cannot be a case of a select, because its decision claims no choice.
 ///     static constexpr bool stands_alone = true;
@@ -53,8 +53,8 @@
 /// The primitive returns {acquiring{*this, n}} as a basic_async_op. The struct is copied bytewise,
 /// and consists of three words of 64 bits at most: references, pointers and numbers.
 ///
-/// If the wait carries more, such as an item, wait_payload names that type. Each function of the
-/// operation may take a reference to the payload, as its last parameter.
+/// If the wait carries more data, such as an item, wait_payload names the type of these data. Each
+/// function of the operation may take a reference to the payload, as its last parameter.
 
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/result.hpp>
@@ -75,7 +75,7 @@ template <class Platform> executor_ref spare_executor() noexcept; // core/timer.
 // queues the wait again. It lies in the payload of the wait.
 template <class Platform> class retry_on_grant {
 public:
-    // Sets what runs on `where` when the returned waker is called.
+    // Returns a waker that makes `then` run on `where`.
     waker by(executor_ref where, waker then) noexcept {
         where_ = where;
         runnable_.run = then;
@@ -137,7 +137,7 @@ template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
 /// \overload
 template <> inline constexpr bool may_wait_for_time<std::uint64_t> = true;
 
-/// An operation that a wait for an R can be made of; see above.
+/// An operation that a wait for an R can be made of. The head of this file describes it.
 template <class Op, class R>
 concept wait_operation =
     std::is_trivially_copyable_v<Op> &&
@@ -167,7 +167,7 @@ public:
         }
     }
 
-    /// Sets the payload, which stays in place from here on.
+    /// Sets the payload. The payload must not move from here on.
     template <class Payload> void carry(Payload& p) noexcept {
         if constexpr (!std::is_same_v<Payload, detail::no_payload>) {
             payload_ = &p;

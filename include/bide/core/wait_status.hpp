@@ -19,7 +19,7 @@ enum class wait_status : futex_word {
     stopped,    ///< A stop was requested.
     timed_out,  ///< The deadline has passed.
     no_memory,  ///< There was no memory for the item.
-    all_let_go, ///< One step let every waiter through: nothing is passed on if the owner is gone.
+    all_let_go, ///< One step granted all waits: a grant that is not used goes to no other waiter.
     destroyed   ///< The coroutine that waited was destroyed. Only cancel() gets it.
 };
 

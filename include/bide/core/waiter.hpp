@@ -6,25 +6,27 @@
 /// Represents one wait: a node in the queue of a primitive. The node lies in the frame of its
 /// owner, the thread or coroutine that waits.
 //
-// A wait ends in two steps. The *decision* is made once, under the lock of the primitive: the
-// decider moves `phase_` from queued to decided and owns the outcome from there on. The
-// *publication* follows after that lock is released. It is one step on the node's own word
-// `state_`, and it is the decider's last access to the node: when the owner sees the outcome, it
-// may return and free the node and the primitive.
+// A wait ends in two steps. First, one thread, the decider, decides the wait under the lock of the
+// primitive: it moves `phase_` from queued to decided. A wait is decided only once, and from then
+// on only the decider may set the outcome. Second, after it has released that lock, the decider
+// publishes the outcome by one atomic operation on `state_`, a member of the node. This is the
+// decider's last access to the node. An owner that sees the outcome may return and free the node
+// and the primitive.
 //
 //   state_        meaning
-//   waiting       Not published. The owner is awake, or it is a coroutine or has a foreign waker.
+//   waiting       Not published. The owner has a waker, or is a thread that does not sleep.
 //   parked        Not published. The owner is a thread that sleeps on this word or is about to.
 //   granted ...   Published: the outcome of the wait.
-//   + announced   Decided, and the primitive may be destroyed. The node stands in a list of the
-//                 releaser's thread. The publication comes just before its waker runs.
+//   + announced   Decided but not published. The primitive may be destroyed. The node is in a
+//                 list of the releaser's thread, which publishes the outcome just before it runs
+//                 the waker.
 //
-// One release may decide several waits. It announces those that have wakers, publishes those of
-// threads, and then runs the first waker. So a waker may cancel any other waiter of the same
-// release, or destroy the coroutine of that waiter. On the releaser's thread, this takes the node
-// out of the list, and the waker of the node does not run. On any other thread, the canceller waits
-// until the node is published (await_outcome()). A release inside of a waker also announces: its
-// nodes go to the end of the list of the outer release.
+// One release may decide several waits. The releaser announces the waits that have wakers, then
+// publishes the waits of threads, and then runs the wakers one by one. All outcomes are announced
+// before the first waker runs, so a waker may cancel any other wait of the same release, or destroy
+// its coroutine. This takes the node out of the list, and the waker of the node does not run.
+// Another thread that cancels such a wait blocks until the node is published (await_outcome()). If
+// a waker makes a release itself, the nodes of that release are appended to the list.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -33,8 +35,8 @@
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
 //
-// When a node is announced, the releaser stores its thread_mark() in `missing`, a number that
-// identifies its thread.
+// A releaser that announces a node stores its thread_mark() in `missing`. This number identifies
+// the releaser's thread.
 //
 // A wait may be a case of a select, which completes exactly one of its waits. These waits share a
 // choice (basic_choice). A decider claims the choice, under the primitive's lock, before it decides
@@ -54,10 +56,10 @@ template <class Platform> class basic_wake_list;
 
 namespace detail {
 
-// The bit of a wait that is decided, but not published yet.
+// Is set in `state_` while a wait is announced: decided but not published.
 inline constexpr futex_word announced = 16;
 
-// Inverts that bit.
+// Returns `what` with that bit inverted.
 inline wait_status announced_as(wait_status what) noexcept {
     return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
 }
@@ -80,26 +82,27 @@ template <class Platform> struct waiter_link {
 
 } // namespace detail
 
-/// Decides which one of several waits happens: the cases of a select share a choice.
+/// Selects one of several waits. The cases of a select share one choice.
 //
 // The state is one word:
 //
 //   bit 0, 1   A releaser holds the claim (core/lock_bits.hpp).
 //   decided    One case has happened. This bit never changes again.
 //
-// A releaser that could grant a case claims the choice under the lock of its primitive, before it
-// moves any item. Then it commits, or it abandons the claim if there was no item to move. If
-// another releaser holds the claim, the releaser waits until that claim ends. It must not skip the
-// case: if the other claim were abandoned, the case would sleep although its item is there.
+// A releaser claims the choice of a case before it moves an item to or from that case. It claims it
+// under the lock of its primitive. Then it commits, or abandons the claim if there is no item to
+// move. If another releaser holds the claim, the releaser waits for the end of that claim. If it
+// skipped the case and the other releaser abandoned its claim, the case would sleep although its
+// item is there.
 //
-// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if it
-// matches a sender and a receiver that are both cases of selects, it claims two choices. Each
-// releaser claims the choice with the lower address first.
+// Claims cannot deadlock. A releaser that holds a claim waits for nothing but a second claim. It
+// needs two claims only if it matches a sender and a receiver that are both cases of selects. It
+// then claims the choice with the lower address first.
 template <class Platform> class basic_choice {
 public:
-    /// Returns the waiter of the owner, which is the thread or coroutine that waits for the cases.
-    /// Returns nullptr if the owner does not wait yet. A releaser calls it after it has published
-    /// the outcome of the chosen case, and then grants the waiter that it returns.
+    /// Is a function that returns the waiter of the owner: the thread or coroutine that waits for
+    /// all cases. It returns nullptr if the owner does not wait yet. A releaser publishes the
+    /// outcome of the chosen case, calls this function, and grants the waiter that it returns.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
@@ -129,14 +132,14 @@ public:
     void abandon() noexcept { lock::release(word_); }
 
     /// Returns whether the choice is decided.
-    // Order: relaxed; the decision carries no data. The publication of the outcome carries it
-    // [waiter.outcome].
+    // Order: relaxed; the decision carries no data. The data come with the publication of the
+    // outcome [waiter.outcome].
     bool is_decided() const noexcept {
         return (word_.load(std::memory_order_relaxed) & decided) != 0;
     }
 
 private:
-    using word = std::uint64_t; // as the words of most primitives: they share a lock function
+    using word = std::uint64_t; // the type of most primitives' words: all share one lock function
     using lock = lock_bits<Platform, word>;
     static constexpr word decided = 4;
 
@@ -144,7 +147,7 @@ private:
     typename Platform::template atomic<word> word_{0};
 };
 
-/// Is the node of one wait. The functions are in groups, one for each caller.
+/// Is the node of one wait. The functions are grouped by their callers.
 template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {
     using link = detail::waiter_link<Platform>;
 
@@ -157,7 +160,7 @@ public:
         : waker_(wake), request_(request{asked}), missing(asked) {}
     basic_waiter& operator=(basic_waiter&&) = delete;
 
-    /// Counts the bytes of the node before the word that the owner reads while it waits.
+    /// Counts the bytes of the node before `state_`, the word that the owner reads while it waits.
     static constexpr std::size_t offset_of_outcome = 5 * sizeof(void*) + 2 * sizeof(std::ptrdiff_t);
 
     // --- called by the owner
@@ -165,13 +168,13 @@ public:
     /// Sets the waker, before the wait is queued, and returns the previous one.
     waker set_waker(waker wake) noexcept { return std::exchange(waker_, wake); }
 
-    /// Makes this wait a case of `with`. If it is chosen, `wake` runs with the choice as context.
+    /// Makes this wait a case of `with`. If it is selected, `wake` runs with the choice as context.
     void contest(waker::function wake, basic_choice<Platform>& with) noexcept {
         waker_ = waker(wake, &with);
         contested_ = true;
     }
 
-    /// Makes this wait a case of a choice with an owner, whose waiter is granted if it is chosen.
+    /// Makes this wait a case of a choice with an owner: if selected, grants the owner's waiter.
     void contest(basic_choice<Platform>& with) noexcept {
         const auto grant = [](void* choice) noexcept {
             if (basic_waiter* const owner = owner_of(choice)) {
@@ -181,8 +184,8 @@ public:
         contest(grant, with);
     }
 
-    /// Returns the published outcome. Returns `waiting` or `parked` if no outcome is published, and
-    /// `waiting` if it is only announced.
+    /// Returns the published outcome. If none is published, returns `waiting` or `parked`. If the
+    /// outcome is only announced, returns `waiting`.
     // Order: acquire [waiter.outcome]; the reader sees what the publisher did before.
     wait_status outcome() const noexcept {
         const wait_status seen = state_.load(std::memory_order_acquire);
@@ -192,20 +195,20 @@ public:
     /// Returns whether the outcome is published.
     bool is_complete() const noexcept { return outcome() > wait_status::parked; }
 
-    /// Returns whether the outcome is published or announced. Then the primitive may be destroyed.
+    /// Returns whether the outcome is published or announced. The primitive may then be gone.
     bool is_decided() const noexcept {
-        // Order: acquire [waiter.outcome]; as in outcome().
+        // Order: acquire [waiter.outcome]; the reader sees what the publisher did before.
         return state_.load(std::memory_order_acquire) > wait_status::parked;
     }
 
-    /// Returns whether this thread's release has decided the wait and is yet to call its waker.
+    /// Returns whether a release on this thread has announced the wait and not run its waker yet.
     bool is_announced_here() const noexcept {
         // Order: acquire [waiter.outcome]; sees the number of the releaser's thread.
         return detail::is_announced(state_.load(std::memory_order_acquire)) &&
                missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
 
-    /// Returns true if the node was not queued since it was made or reset, or was withdrawn.
+    /// Returns whether the node was withdrawn, or has not been queued since it was made or reset.
     bool is_idle() const noexcept { return phase_ == phase::idle; }
 
     /// Waits for the outcome. If the node was the first in its queue when it was queued, spins
@@ -218,14 +221,15 @@ public:
         return sleep_through(until);
     }
 
-    /// Spins as park() does, and does not sleep.
+    /// Spins if the node was the first in its queue when it was queued. Does not sleep.
     void spin() noexcept {
         if (was_first_) {
             basic_spin<Platform>::until([this]() noexcept { return is_complete(); });
         }
     }
 
-    /// Waits as park() does, and does not spin.
+    /// Waits until the outcome is published or the deadline has passed. Does not spin.
+    /// Returns: false if the deadline has passed and there is no outcome.
     bool sleep_through(deadline until) noexcept {
         while (!is_complete()) {
             if (!sleep(until)) {
@@ -253,9 +257,9 @@ public:
         return true;
     }
 
-    /// Waits for the outcome of a wait that a releaser has decided. This thread may be that
-    /// releaser, while it runs the wakers of its release. Then the call takes the node out of the
-    /// release, and the waker of the node does not run.
+    /// Waits for the outcome of a wait that a releaser has decided. The caller may run inside of a
+    /// waker of that same release. In this case, takes the node out of the release, and the node's
+    /// waker does not run.
     /// Blocks: if another thread is the releaser, until that thread has published the outcome. The
     /// releaser may first run the wakers of earlier waits of the same release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
@@ -271,7 +275,7 @@ public:
         return outcome();
     }
 
-    /// Sets an outcome that no other thread reads: the owner decided it or needed no wait.
+    /// Sets an outcome that only the owner reads: the owner decided the wait or needed no wait.
     void settle(wait_status what) noexcept {
         // Order: relaxed; the owner is the only reader.
         state_.store(what, std::memory_order_relaxed);
@@ -295,8 +299,8 @@ public:
     /// returns false.
     bool end_alone(wait_status why) noexcept {
         wait_status seen = wait_status::parked;
-        // Order: acq_rel [waiter.alone]; as in begin_alone(). Failure: relaxed, the loop tries
-        // again.
+        // Order: acq_rel [waiter.alone]; acquire: sees the node. Release: the owner sees what this
+        // thread did. Failure: relaxed, the loop tries again.
         while (!state_.compare_exchange_strong(seen, why, std::memory_order_acq_rel,
                                                std::memory_order_relaxed)) {
             if (seen != wait_status::waiting && seen != wait_status::parked) {
@@ -319,7 +323,7 @@ public:
         request_ = request{amount};
         missing = amount;
     }
-    /// Says where an item comes from or goes to, before the wait is queued: instead of ask().
+    /// Sets the object that an item is moved from or to. Replaces ask().
     template <class T> void carry(T& place) noexcept {
         request_ = request{.place = __builtin_addressof(place)};
     }
@@ -336,7 +340,7 @@ public:
     /// Returns whether the node is in a queue.
     bool is_queued() const noexcept { return phase_ == phase::queued; }
 
-    /// Records a stop or a time-out that came before the wait was queued, which is refused then.
+    /// Records a stop or a time-out that came before the wait was queued: the wait is then refused.
     void forbid(wait_status why) noexcept {
         if (phase_ == phase::idle) {
             forbidden_ = why;
@@ -383,7 +387,7 @@ public:
                                               std::memory_order_relaxed);
     }
 
-    /// The address that the owner sleeps on.
+    /// Is the address that the owner sleeps on.
     using address = const typename Platform::template atomic<wait_status>*;
     address where() const noexcept { return &state_; } ///< Returns that address.
 
@@ -393,7 +397,7 @@ public:
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
-    /// Marks the node as withdrawn by its owner, a stop or a time-out. It may wait again.
+    /// Marks the node as withdrawn by its owner, a stop or a time-out. The node may wait again.
     void withdrawn() noexcept { phase_ = phase::idle; }
 
     // --- called by the decider, after it has released the lock
@@ -408,7 +412,7 @@ public:
         }
         publish_to_thread(what);
     }
-    /// Does the same for a node that has no waker.
+    /// Publishes the outcome of a node without a waker, and wakes the owner.
     void publish_to_thread(wait_status what) noexcept {
         const address word = where();
         // Order: release [waiter.outcome]; the owner sees what came before the outcome.
@@ -417,21 +421,21 @@ public:
         }
     }
 
-    /// Returns whether this wait is a case of a choice with an owner, which gets its outcome.
+    /// Returns whether this wait is a case of a choice that has an owner.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
 
     /// Publishes the outcome of the selected case, but does not grant the owner's waiter.
     /// Returns: the owner's waiter; nullptr if the owner does not wait yet.
     basic_waiter* publish_chosen(wait_status what) noexcept {
         basic_choice<Platform>* const with = choice();
-        // Order: release [waiter.outcome]; as in publish(). The last access to the node.
+        // Order: release [waiter.outcome]; the owner sees what came before. The last access.
         state_.store(what, std::memory_order_release);
         return owner_of(with);
     }
 
-    /// Announces the outcome: the first of two steps that replace publish() for a node with a
-    /// waker. Afterwards every thread sees that the wait is decided. The node stays in a list of
-    /// this thread.
+    /// Announces the outcome of a node with a waker: every thread then sees that the wait is
+    /// decided. The node stays in a list of this thread until publish_announced(). The two calls
+    /// replace publish().
     void announce(wait_status what) noexcept {
         missing = reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
         // Order: release [waiter.outcome]; the reader sees what came before the outcome.
@@ -470,21 +474,21 @@ private:
     var<request> request_;
 
 public:
-    /// Counts the units that are not granted yet, until the node is announced.
+    /// Counts the units that are not granted yet. After announce(), identifies the releaser.
     var<std::ptrdiff_t> missing;
 
 private:
     var<wait_status> forbidden_{wait_status::waiting};
     var<phase> phase_{phase::idle};
-    bool contested_ = false, was_first_ = false; // was_first_: its queue was empty; for the owner
+    bool contested_ = false, was_first_ = false; // was_first_: first in its queue when queued
     // The last member, so that it can have a cache line of its own (thread_wait).
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
 
 // ---- The queue of a primitive
 //
-// Queues the waiters of a primitive, first in, first out, and wakes those that a release lets
-// through.
+// Queues the waiters of a primitive, first in, first out, and publishes those that a release
+// grants.
 //
 // The queue is an intrusive circular list. One pointer leads to its last node, and the `next_` of
 // the last node is the first node. The primitive calls the queue under its own lock.
@@ -499,9 +503,9 @@ template <class Platform> class wakers_later;
 /// afterwards. So the depth of the stack does not grow. If a waker blocks in bide (core/futex.hpp),
 /// the later wakers run before it sleeps.
 ///
-/// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
-/// waiters of the list, or destroy their coroutines. In both cases, these waiters leave the list
-/// and their wakers do not run.
+/// All outcomes are visible before the first waker runs. A waker may cancel later waiters of the
+/// list, or destroy their coroutines. In both cases, these waiters leave the list and their wakers
+/// do not run.
 /// Requires: the caller of publish() holds no lock.
 template <class Platform> class BIDE_SHARED basic_wake_list {
 public:
@@ -567,8 +571,8 @@ private:
 
     static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
 
-    // Returns the list to which this thread's releases give their wakers; nullptr if the wakers run
-    // now: see waker_redirect::list().
+    // Returns the list that takes the wakers of this thread's releases (waker_redirect::list()).
+    // Returns nullptr if a release runs its wakers itself.
     static basic_wake_list* taker(const resume_state& mine) noexcept {
         const detail::waker_redirect* const to = mine.wakers;
         return to != nullptr ? static_cast<basic_wake_list*>(to->list()) : nullptr;
@@ -659,7 +663,8 @@ private:
         }
     }
 
-    // Runs the wakers of the announced waiters, or leaves them to the list that takes them.
+    // Runs the wakers of the announced waiters, or moves the waiters to the list that taker()
+    // returns.
     void run_wakers(resume_state& mine) noexcept {
         if (has_no_waker()) {
             return;
@@ -669,8 +674,8 @@ private:
         }
         run_wakers_now(mine, wait_status::waiting);
     }
-    // Runs the wakers. If `single` is an outcome, the list has one waiter, which is not announced;
-    // then first publishes `single` to it.
+    // Runs the wakers. If `single` is an outcome, first publishes it to the only waiter of the
+    // list, which is not announced.
     BIDE_NOINLINE void run_wakers_now(resume_state& mine, wait_status single) noexcept {
         const wake_scope<Platform> scope(mine);
         const detail::waker_redirect here(mine, this, &run_all);
@@ -681,7 +686,7 @@ private:
     }
     BIDE_NOINLINE static void run_all(void* self) noexcept {
         auto& list = *static_cast<basic_wake_list*>(self);
-        while (!list.has_no_waker()) { // a waker may take waiters out, or let others through
+        while (!list.has_no_waker()) { // a waker may take waiters out, or release others
             const waker wake = list.pop_waker().publish_announced();
             wake.wake();
         }
@@ -756,15 +761,15 @@ public:
     /// Puts `w` before all other waiters. Called by the owner of `w`.
     void push_front(waiter& w) noexcept {
         waiter* const last = last_;
-        push(w); // behind the last one, which is before the first one
+        push(w); // behind the last node: in a circle, that is before the first one
         if (last != nullptr) {
             last_ = last;
         }
         w.was_first_ = true;
     }
 
-    /// Queues `w` in the place of `old`, which leaves the queue undecided. Called by the owner of
-    /// both waiters.
+    /// Queues `w` in the place of `old`. The wait of `old` leaves the queue and is not decided.
+    /// Called by the owner of both waiters.
     /// Requires: `old` is in this queue.
     void replace(waiter& old, waiter& w) noexcept {
         w.was_first_ = &front() == &old;
@@ -789,8 +794,8 @@ public:
         other.last_ = nullptr;
     }
 
-    /// Takes `w` out of the queue, from any position. This decides the wait, and the caller owns
-    /// the outcome.
+    /// Takes `w` out of the queue, from any position. This decides the wait, and the caller becomes
+    /// its decider.
     /// Requires: `w` is in this queue.
     void remove(waiter& w) noexcept {
         link* const prev = w.prev_;
@@ -838,7 +843,7 @@ public:
         }
     }
 
-    /// Returns the waiter behind `w`, which is in this queue; nullptr if there is none.
+    /// Returns the waiter behind `w`; nullptr if `w` is the last. Requires: `w` is in this queue.
     waiter* after(const waiter& w) const noexcept {
         waiter* const last = last_;
         link* const next = w.next_;
@@ -860,7 +865,7 @@ private:
     typename Platform::template var<waiter*> last_{nullptr};
 };
 
-/// Settles a wait that has an outcome, for its owner. Returns the outcome, or waiting.
+/// If `what` is an outcome, settles the wait with it. Called by the owner. Returns `what`.
 template <class Platform>
 wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept {
     if (what != wait_status::waiting) {
@@ -901,9 +906,9 @@ template <class Q, class Platform> struct thread_wait {
                                            const typename Platform::stop_token& token,
                                            deadline end = deadline::never()) noexcept {
         // The callback runs on the thread that requests the stop. If the stop was requested
-        // already, it runs here at once. It may access the primitive, because the primitive exists
-        // until this wait has returned, and the destructor of the callback waits for a running
-        // callback.
+        // already, it runs here at once. It may access the primitive: the destructor of the
+        // callback waits until a running callback has ended, and the primitive exists until this
+        // wait has returned.
         return wait(queue, amount, end, token.stop_possible(), [&](waiter& w) noexcept {
             const auto stop = [&queue, &w]() noexcept {
                 const wake_scope<Platform> away(detail::post_all{});
@@ -945,7 +950,7 @@ private:
             if (queue.cancel(w, wait_status::timed_out)) {
                 return wait_status::timed_out;
             }
-            await(queue, w, deadline::never()); // decided: what decided it is about to publish
+            await(queue, w, deadline::never()); // the decider is about to publish
         }
         return w.outcome();
     }

@@ -4,15 +4,14 @@
 
 /// \file
 /// Resumes coroutines that a release makes runnable and that have no executor. They resume on the
-/// releaser's thread, after the releaser has left every lock and before its release returns. The
-/// stack stays bounded.
+/// releaser's thread, when it holds no lock, and before the release returns. The stack is bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
-/// that were to resume after it are handed over to another worker. If the thread is not a worker,
-/// they are handed over to the resumers (core/timer.hpp). If the resumed coroutine blocks outside
-/// of bide (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over,
-/// another thread may resume those coroutines at any time. So a coroutine that has blocked must not
-/// destroy the coroutines that were released with it.
+/// that were to resume after it are handed over to another worker, or to the resumers
+/// (core/timer.hpp) if the thread is not a worker. If the resumed coroutine blocks outside of bide
+/// (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over, another
+/// thread may resume those coroutines at any time. So a coroutine that has blocked must not destroy
+/// the coroutines that were released with it.
 //
 // A release that has wakers to run opens a wake_scope. Coroutines that become runnable in the scope
 // are kept in a list of the thread. When the outermost scope closes, it runs the list, first in,
@@ -22,11 +21,11 @@
 // A scope may also post its list to an executor. request_stop() uses such a scope, so it resumes no
 // coroutine on its thread.
 //
-// The wakers of a release run in the same way, one after the other: a release inside of a waker
-// leaves its wakers to the outermost release of the thread (core/waiter.hpp). A scope that
-// posts its list is the exception. It runs the wakers of its own releases, so that the coroutines
-// which they make runnable are posted too. Before a thread blocks, it runs the wakers that its
-// releases have collected.
+// The wakers of a release run in the same way, one after the other. If a waker makes a release, the
+// outermost release of the thread runs the wakers of that inner release (core/waiter.hpp). A scope
+// that posts its list is the exception. It runs the wakers of its own releases, so that the
+// coroutines that they make runnable are posted, too. Before a thread blocks, it runs the wakers
+// that its releases have collected.
 //
 // The runnables and the wakers of an outer scope are not handed over. If an executor resumes a
 // coroutine inside post(), and that coroutine blocks, the outer scope is delayed.
@@ -116,8 +115,7 @@ private:
 struct transfer_loop; // core/resume.hpp
 class waker_redirect;
 
-// Selects the constructor of a wake_scope that posts each runnable to the executor which the
-// runnable names.
+// Selects the constructor of a wake_scope for a caller that knows no executor.
 struct post_all {};
 
 // The state of one thread that resumes coroutines.
@@ -150,7 +148,7 @@ public:
     // Returns the list that takes wakers. Returns nullptr if the scope that is open now posts its
     // runnables, but the scope that was open when this object was made did not.
     void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
-    // Runs the wakers of the list, if the list is not only for collecting.
+    // Runs the wakers of the list. If the list only collects wakers, does nothing.
     void run() const noexcept {
         if (run_ != nullptr) {
             run_(list_);
@@ -172,7 +170,7 @@ template <class Platform> class wake_scope {
 public:
     /// Opens a scope. The outermost scope of this thread runs the collected runnables.
     wake_scope() noexcept : wake_scope(state()) {}
-    /// Opens a scope as above; `mine` is the state of this thread.
+    /// Opens a scope, for a caller that has the state of this thread: `mine`.
     explicit wake_scope(detail::resume_state& mine) noexcept : mine_(mine), outer_(mine.list) {
         if (outer_ == nullptr) {
             mine_.list = &collected_;
@@ -188,10 +186,9 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope for a caller that knows no executor. Looks for the last run() on this thread
-    /// that had an argument `if_blocked`. If there is one, the scope posts its runnables to the
-    /// executor that `if_blocked()` returns; terminates if it returns none. Otherwise the scope
-    /// runs its runnables on this thread.
+    /// Opens a scope for a caller that knows no executor. If a run() on this thread had an argument
+    /// `if_blocked`, the scope posts its runnables to the executor that the last `if_blocked()`
+    /// returns, or terminates if it returns none. Otherwise it runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;
@@ -210,7 +207,7 @@ public:
 
     /// Runs `r` at the end of the scope that is open on this thread. If no scope is open, runs `r`
     /// now. If the thread blocks before `r` has run, posts `r` to the executor that `if_blocked()`
-    /// returns; if `if_blocked()` returns none, `r` stays in the scope.
+    /// returns. If `if_blocked()` returns none, `r` stays in the scope.
     static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
@@ -219,8 +216,8 @@ public:
         }
     }
 
-    /// Runs `r` after the runnables that are in the open scope already. `if_blocked` is as for
-    /// run().
+    /// Runs `r` after the runnables that are in the open scope already. `if_blocked` has the same
+    /// meaning as for run().
     /// Returns: false if no scope is open; then `r` does not run.
     static bool run_behind(runnable& r, destination if_blocked) noexcept {
         const bool open = state().list != nullptr;
@@ -304,7 +301,7 @@ namespace detail {
 
 // A chain of coroutines that has paused. `forked` contains the runnables that the chain has forked
 // and that no worker has taken. `pauses` counts how often in a row the chain has paused before this
-// pause. After a pause that has queued a forked runnable, it begins again at 0.
+// pause. After a pause that has queued a forked runnable, the count begins again at 0.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;
@@ -383,13 +380,13 @@ template <class Platform> struct BIDE_SHARED worker_local {
     static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 
     basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task
-    basic_task_context<Platform>* running = nullptr; // that task; nullptr: a task has ended
+    basic_task_context<Platform>* running = nullptr; // that task; nullptr: none, or it ended
     basic_task_context<Platform>* over = nullptr;    // the task that has ended
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // In sync_wait(), the queue of the other runnables of this thread; otherwise nullptr. After a
-    // wait has tried its operation in vain, it is nullptr until the next runnable runs.
+    // In sync_wait(), the queue of the other runnables of this thread; elsewhere nullptr. If a wait
+    // has tried its operation without success, nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

@@ -3,8 +3,8 @@
 #define BIDE_INTEROP_ASIO_HPP
 
 /// \file
-/// Standalone Asio, 1.18 or later. For Boost.Asio, interop/boost_asio.hpp has the same functions in
-/// namespace bide::with_boost_asio.
+/// Connects bide to standalone Asio, 1.18 or later. For Boost.Asio, interop/boost_asio.hpp has the
+/// same functions in namespace bide::with_boost_asio.
 ///
 /// A coroutine of Asio, asio::awaitable, cannot await operations of other libraries, because the
 /// await_transform of its promise admits only operations of Asio. async_await() turns an operation
@@ -49,10 +49,10 @@
 namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 
 /// Awaits an operation of bide as an asynchronous operation of Asio: async_await(op, token) or
-/// async_await(where, op, token). `op` is the value of any async_...() function of bide, with its
-/// with_timeout(), with_stop() and so on. `where` is an executor or an execution context of Asio,
-/// to which the operation belongs. Without `where`, the operation belongs to the associated
-/// executor of the handler, or if there is none, to system_executor.
+/// async_await(where, op, token). `op` is the operation that an async_...() function of bide
+/// returns, also after with_timeout(), with_stop() and so on. `where` is an executor or an
+/// execution context of Asio, on which the operation runs. Without `where`, the operation runs on
+/// the associated executor of the handler, or if there is none, on system_executor.
 ///
 /// The operation begins in this call and takes its place in the queue, unless the token defers it.
 /// The handler gets what the operation returns:
@@ -65,20 +65,20 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// a result, as after as_result()         void(that result)
 /// \endcode
 ///
-/// The handler runs on its associated executor, or if there is none, on `where`, never in this
-/// call. Until then the wait counts as work of both executors. The memory comes from the associated
-/// allocator of the handler, and is returned before the handler is called. If the operation throws
-/// an exception that is not its error, as async_join() does if the task threw, that exception
+/// The handler never runs in this call. It runs on its associated executor, or if there is none, on
+/// `where`. Until then the wait is work of that executor and of `where`. The memory comes from the
+/// associated allocator of the handler, and is freed before the handler is called. If the operation
+/// throws an exception that is not its error, as async_join() does if the task threw, the exception
 /// leaves the function that runs the executor. For such an operation, use co_spawn().
 ///
 /// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
 /// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before
-/// is delivered. As with operations of Asio, the signal must not be emitted while the handler runs;
-/// a strand ensures that.
+/// is delivered. Requires: as for operations of Asio, the signal is not emitted while the handler
+/// runs; a strand ensures that.
 /// Destroys: the destructor of the execution context ends the wait. The handler is then destroyed
 /// and not called, and what was granted is given back.
-/// Throws: std::bad_alloc; the handler and the operation are destroyed then. Terminates if the
-/// executor finds no memory for the completion.
+/// Throws: std::bad_alloc. In this case the handler and the operation are destroyed. Terminates if
+/// the executor finds no memory for the completion.
 inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{};
 
 /// Runs a task on an executor of Asio: co_spawn(where, work, token). `where` is an executor or an
@@ -92,8 +92,9 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 /// T without a default constructor        void(std::exception_ptr, std::optional<T>)
 /// \endcode
 ///
-/// Every step of the task, and of the tasks that it awaits, runs on `where`, the first one after
-/// this call. Terminates if the executor finds no memory for a step. Otherwise as async_await().
+/// Every step of the task, and of the tasks that it awaits, runs on `where`, and the first one runs
+/// after this call. Terminates if the executor finds no memory for a step. The handler, the memory
+/// and the exceptions of this call are the same as for async_await().
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
 /// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
 /// the thread of that destructor. If the task is in a wait that a cancellation does not end, the
@@ -102,16 +103,16 @@ inline constexpr detail::asio_co_spawn<detail::standalone_asio> co_spawn{};
 
 /// The type of use_bide.
 using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
-/// Completes an operation of Asio in a coroutine of bide: the operation returns a task, which
-/// begins it when it is awaited.
+/// Is a completion token, with which an operation of Asio returns a task of bide. The operation
+/// begins when the task is awaited.
 ///
 /// \code
 /// std::size_t n = co_await socket.async_read_some(buffer, bide::with_asio::use_bide);
 /// \endcode
 ///
 /// The value of the task is made from the arguments of the handler. A first argument that is an
-/// error_code or a std::exception_ptr is the error, and is not part of the value. If no other
-/// argument is left, there is no value; one argument is the value; several make a std::tuple. The
+/// error_code or a std::exception_ptr is the error, and is not part of the value. If one other
+/// argument is left, it is the value. Several make a std::tuple, and none makes a void task. The
 /// error is thrown; an error_code is thrown as std::system_error.
 ///
 /// The operation begins on the thread of the coroutine, which must be allowed to use the

@@ -3,8 +3,9 @@
 #define BIDE_INTEROP_BOOST_ASIO_HPP
 
 /// \file
-/// Boost.Asio, 1.74 or later. The functions are those of interop/asio.hpp, which documents them, in
-/// namespace bide::with_boost_asio. Cancellation slots need Boost 1.77.
+/// Connects bide to Boost.Asio, 1.74 or later. The functions have the names and the documentation
+/// of those in interop/asio.hpp, and are in namespace bide::with_boost_asio. Cancellation slots
+/// need Boost 1.77.
 
 #include <bide/interop/detail/asio_operation.hpp>
 

@@ -3,9 +3,9 @@
 #define BIDE_INTEROP_SENDERS_HPP
 
 /// \file
-/// Operations of bide as senders, and executors of bide as schedulers, of std::execution (P2300).
+/// Makes senders of operations, and schedulers of executors, for std::execution (P2300).
 ///
-/// This header includes no library of senders. It takes the names of one as a struct:
+/// This header includes no sender library. The program passes the names of its library as a struct:
 ///
 /// \code
 /// struct names { // for std::execution; for stdexec, `ex` is stdexec
@@ -31,8 +31,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Awaits an operation in a chain that the stop token of the receiver cancels. The receiver may
-// destroy the operation state when it is called.
+// Awaits an operation in a chain of coroutines, which the stop token of the receiver cancels. When
+// the receiver is called, it may destroy this operation state.
 template <class Names, class T, class Op, class Receiver> class sender_operation {
     using outcome_type = as_result_t<T>;
     struct on_stop {
@@ -59,8 +59,8 @@ public:
 
 private:
     // Controls the coroutine that awaits the operation (task/detail/task_control.hpp). When the
-    // coroutine has ended, it calls complete(), on the thread that resumed the coroutine. It is a
-    // member, and not a base class, because both have a function start().
+    // coroutine has ended, the chain calls complete(), on the thread that resumed the coroutine.
+    // The chain is a member, and not a base class, because both classes have a function start().
     class chain final : public basic_task_control<native_platform> {
     public:
         explicit chain(sender_operation& of) noexcept
@@ -127,7 +127,7 @@ private:
     std::optional<callback> stop_; // from start() to complete()
 };
 
-// A runnable of an executor.
+// Posts a runnable to an executor, and completes when the runnable runs.
 template <class Names, class Receiver> class schedule_operation {
 public:
     using operation_state_concept = typename Names::operation_state_t;
@@ -166,7 +166,7 @@ template <class Names> class senders {
     using set_value_t = typename Names::set_value_t;
 
 public:
-    /// A sender of an operation. It is connected once, as an rvalue.
+    /// A sender of an operation. Requires: it is connected once, as an rvalue.
     template <class T, int Stops> class operation_sender {
         using value_signature =
             std::conditional_t<std::is_void_v<T>, set_value_t(),
@@ -186,8 +186,8 @@ public:
             : op_(std::move(operation)) {}
 
         /// Makes the operation state.
-        /// Throws: std::bad_alloc. The receiver and the operation are destroyed then, also an item
-        /// to send.
+        /// Throws: std::bad_alloc. In this case the receiver and the operation are destroyed, and
+        /// an item to send with them.
         template <class Receiver> auto connect(Receiver receiver) && {
             return detail::sender_operation<Names, T, async_op<T, Stops>, Receiver>(
                 std::move(op_), std::move(receiver));
@@ -197,25 +197,25 @@ public:
         async_op<T, Stops> op_;
     };
 
-    /// Makes a sender of the value of an async_...() function of bide.
+    /// Makes a sender from the operation that an async_...() function of bide returns.
     ///
     /// The operation begins in start() and takes its place in the queue there. If it can complete
-    /// immediately, the value is sent in start(). Otherwise the releaser sends the value on its own
+    /// immediately, start() sends the value. Otherwise the releaser sends the value on its own
     /// thread, before its release returns; use `continues_on` to continue elsewhere. If the
-    /// operation returns a result, that result is the value. If it does not, a stop is sent as
-    /// set_stopped(), and each other error as set_error(std::error_code).
-    /// Cancellation: the stop token of the receiver stops the operation, which sends set_stopped().
-    /// But if the result contains an item that was not sent, it sends the result. A permit or an
-    /// item that was granted before is sent. connect() allocates the frame of a coroutine; nothing
-    /// else allocates.
+    /// operation returns a result, the value is that result. If it does not, a stop is sent as
+    /// set_stopped(), and each other error as set_error(std::error_code). connect() allocates the
+    /// frame of a coroutine; nothing else allocates.
+    /// Cancellation: the stop token of the receiver stops the operation, and set_stopped() is sent.
+    /// If the operation returns a result that contains the unsent item, that result is sent
+    /// instead. A permit or an item that was granted before the stop is sent as the value.
     template <class T, int Stops>
     static operation_sender<T, Stops> as_sender(async_op<T, Stops> op) noexcept {
         return operation_sender<T, Stops>(std::move(op));
     }
 
-    /// An executor of bide as a scheduler: a scheduler, a run_loop, a strand, or one of a program's
-    /// own.
-    /// Requires: the executor outlives it, and its operations.
+    /// Makes a scheduler of std::execution from an executor of bide: a scheduler, a run_loop, a
+    /// strand, or an executor that the program defines.
+    /// Requires: the executor outlives this object and its operations.
     class scheduler {
         struct attributes {
             executor_ref where;
@@ -238,8 +238,8 @@ public:
         /// \overload
         explicit scheduler(executor_ref where) noexcept : where_(where) {}
 
-        /// A sender that completes on the executor: set_value(), or set_stopped() if a stop is
-        /// requested by then. It does not allocate.
+        /// A sender that completes on the executor: with set_stopped() if a stop was requested
+        /// before, else with set_value(). It does not allocate.
         class schedule_sender {
         public:
             /// Marks this class as a sender.
@@ -261,7 +261,7 @@ public:
             executor_ref where_;
         };
 
-        /// Returns that sender.
+        /// Returns a sender that completes on the executor.
         schedule_sender schedule() const noexcept { return schedule_sender(where_); }
 
         /// Compares the executors.

@@ -3,8 +3,8 @@
 #define BIDE_STREAM_BUFFERED_HPP
 
 /// \file
-/// buffered() and buffer_unordered(), which run the tasks of a stream on a scheduler or a run_loop,
-/// several at once, and yield their values.
+/// Defines buffered() and buffer_unordered(), which run the tasks of a stream on a scheduler or a
+/// run_loop, several at once, and yield their values.
 ///
 /// \code
 /// auto pages = bide::map(std::move(addresses), [](address a) { return fetch(a); }); // tasks
@@ -42,7 +42,7 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
         std::size_t runs = 0;
         std::uint64_t started = 0;
         std::uint64_t yielded = 0;
-        std::deque<std::optional<outcome>> unyielded; // if `in_order`: of the started tasks
+        std::deque<std::optional<outcome>> unyielded; // if `in_order`: one for each started task
         for (bool more = true; more || runs != 0;) {
             std::optional<outcome> ended;
             if (more && (in_order ? unyielded.size() : runs) < n) {
@@ -131,8 +131,8 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
 ///
 /// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may produce two
 /// items in advance. If the consumer is cancelled, or a task or the stream fails, the other tasks
-/// are cancelled. When they have ended, next() throws; it waits for that without blocking. Values
-/// that were not yielded are destroyed.
+/// are cancelled. next() awaits their ends without blocking, and then throws. Values that were not
+/// yielded are destroyed.
 ///
 /// The tasks may use objects that the stream owns, such as the captures of a lambda that was passed
 /// to map(), or the parameters of a generator. These objects exist until the tasks have ended.

@@ -3,8 +3,8 @@
 #define BIDE_STREAM_MERGE_HPP
 
 /// \file
-/// merge(), which runs several streams as tasks of a scheduler or a run_loop and receives the items
-/// of all of them.
+/// Defines merge(), which runs several streams as tasks of a scheduler or a run_loop and receives
+/// the items of all of them.
 ///
 /// A merged stream has async_recv(), so a wait for its items can have a time-out or a stop token,
 /// and can be a case of a select. merge() of a single generator adds these to the generator.
@@ -65,7 +65,7 @@ private:
                     co_return; // the pump is cancelled
                 }
             }
-            // Order: relaxed; the end of this pump publishes it.
+            // Order: relaxed; the end of this pump publishes the change.
             unfinished_.fetch_sub(1, std::memory_order_relaxed);
         }
         BIDE_CATCH { fail(std::current_exception()); }
@@ -93,7 +93,7 @@ private:
 
     std::vector<std::shared_ptr<void>> sources_; // destroyed after the items, which may use them
     items items_;
-    native_platform::atomic<std::size_t> unfinished_; // pumps that have not come to their ends
+    native_platform::atomic<std::size_t> unfinished_; // pumps whose streams have not ended
     native_platform::atomic<bool> failed_{false};
     std::exception_ptr error_; // written by the first pump that fails
     join_set<> pumps_;         // the last member: destroyed first, so that the pumps end
@@ -110,8 +110,8 @@ private:
 /// Thread safety: one async_recv() at a time.
 /// Destroys: cancels the streams and waits for their ends. Items that were not received are
 /// destroyed first, and then the streams with their functions and captures, which items may use.
-/// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). If async_recv() has
-/// returned nothing or thrown a failure before, it does not block.
+/// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). Does not block if
+/// async_recv() has returned nothing or thrown a failure before.
 template <class T> class [[nodiscard]] merged {
 public:
     /// The type of an item.
@@ -140,11 +140,11 @@ private:
     std::unique_ptr<state> state_;
 };
 
-/// Runs each stream as a task on `on`, and merges their items. There is room for one item of each
-/// stream. A stream that has produced one more item waits until there is room for that item.
+/// Runs each stream as a task on `on`, and merges their items. The merged stream has room for as
+/// many items as there are streams. A stream waits if there is no room for its next item.
 ///
-/// T must be an element of a channel: its move constructor must not throw. If a stream yields
-/// references, the items are copied.
+/// Requires: the move constructor of the item does not throw, as for any element of a channel. If a
+/// stream yields references, the items are copied.
 /// Throws: std::bad_alloc.
 template <stream First, stream... Others>
 auto merge(task_runner& on, First first, Others... others) {

@@ -3,13 +3,13 @@
 #define BIDE_STREAM_STREAM_HPP
 
 /// \file
-/// Streams, and the operators that start no task: map(), filter(), take_until(), throttle(),
-/// debounce(), timeout() and chunks().
+/// Defines streams, and the operators that start no task: map(), filter(), take_until(),
+/// throttle(), debounce(), timeout() and chunks().
 ///
 /// An operator takes its stream by value and owns it. To use a channel, pass a pointer to it. An
 /// operator runs in the coroutine that awaits its next(), and asks its stream for an item only
 /// during that await. If the stream or a passed function throws, next() throws that exception once.
-/// Afterwards the resulting stream has ended.
+/// Afterwards the resulting stream has ended; only that of map() continues.
 ///
 /// \code
 /// auto even = bide::filter(&numbers, [](int n) { return n % 2 == 0; });
@@ -27,7 +27,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// Returns the stream itself. A stream may be passed as a pointer, as the cases of a select may.
+// Returns the stream itself. A stream may be passed as an object or as a pointer.
 template <class S> auto& deref(S& s) noexcept {
     if constexpr (std::is_pointer_v<S>) {
         return *s;
@@ -116,7 +116,7 @@ private:
     [[no_unique_address]] F function_;
 };
 
-/// The wait for an item, whose outcome the function changes.
+/// The wait for an item, to which the function is applied.
 template <stream S, class F> class mapped<S, F>::next_operation {
     using operation = decltype(detail::next_of(std::declval<S&>()));
 
@@ -128,9 +128,9 @@ public:
     next_operation(const next_operation&) = delete;
     next_operation& operator=(const next_operation&) = delete;
 
-    /// As the wait of the stream.
+    /// Does the same as the wait of the stream.
     bool await_ready() { return awaiter_.await_ready(); }
-    /// As the wait of the stream.
+    /// Does the same as the wait of the stream.
     template <class Promise> auto await_suspend(std::coroutine_handle<Promise> h) {
         return awaiter_.await_suspend(h);
     }
@@ -154,8 +154,9 @@ private:
 };
 
 /// Calls a function with each item, and yields the results. No coroutine frame is made for an item.
-/// The stream owns the function. So if it is a lambda coroutine with captures, its tasks must not
-/// outlive the stream; buffered() ensures that.
+/// The resulting stream owns the function.
+/// Requires: if the function is a lambda coroutine with captures, its tasks do not outlive the
+/// resulting stream. buffered() ensures that.
 template <stream S, class F> mapped<S, F> map(S source, F function) {
     return mapped<S, F>(std::move(source), std::move(function));
 }
@@ -201,11 +202,11 @@ async_generator<stream_item_t<S>> taken_until(S source, std::stop_token token, d
 } // namespace detail
 
 /// Yields items until a stop is requested. If the stream is receivable, the stop ends a wait for an
-/// item; otherwise it takes effect before the next item. No item is lost.
+/// item; otherwise the stop takes effect before the next item. No item is lost.
 template <stream S> async_generator<stream_item_t<S>> take_until(S source, std::stop_token token) {
     return detail::taken_until(std::move(source), std::move(token), deadline::never());
 }
-/// Yields items until a point in time, as the function above does until a stop.
+/// Yields items until the time `when`, which takes effect in the same way as a stop.
 template <stream S, class C, class D>
 async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_point<C, D>& when) {
     return detail::taken_until(std::move(source), std::stop_token(), deadline::at(when));
@@ -216,8 +217,8 @@ async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_p
 // The time of an item is the time at which the operator receives it. While no next() is awaited,
 // the operator receives no item, and items wait in their stream.
 
-/// Slows a stream down. Yields an item, and asks the stream for the next item only when `period`
-/// has passed since then. No item is dropped.
+/// Slows a stream down. Yields each item at once, and asks the stream for the next item only when
+/// `period` has passed since then. No item is dropped.
 template <stream S, class R, class P>
 async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
     for (deadline next = deadline::poll();;) {
@@ -226,7 +227,7 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
         if (!item) {
             break;
         }
-        next = deadline::after(period); // the consumer's own time counts
+        next = deadline::after(period); // this includes the time of the consumer
         co_yield static_cast<stream_item_t<S>&&>(*item);
     }
 }
@@ -348,7 +349,7 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
 /// Yields vectors of n items. If fewer than n items come within `limit` after the first item of a
 /// vector, yields the vector with these items. While no item comes, yields nothing. The time of an
 /// item is the time at which this operator receives it, as for throttle().
-/// Throws: as chunks(source, n).
+/// Throws: the same as chunks(source, n).
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,
                                       const std::chrono::duration<R, P>& limit) {

@@ -49,8 +49,8 @@ public:
     // It terminates with a message if the caller is a task, or a thread other than the one that
     // made the scheduler.
 
-    /// Runs until no task is runnable and no timer is armed. The tasks that have not ended then
-    /// would wait for ever. The report names them.
+    /// Runs until no task is runnable and no timer is armed. A task that has not ended by then
+    /// waits for ever. The report names these tasks.
     simulation_report run() { return run_to(detail::simulation::never_ns); }
 
     /// Runs as run() does, but at most until the simulated time `rest` has passed. If the tasks
@@ -113,7 +113,7 @@ private:
 
 namespace detail {
 
-// The simulation of the calling thread, or nullptr. Nothing else replaces the machine of a thread.
+// Returns the simulation of this thread, or nullptr. Only a simulation replaces a thread's machine.
 inline simulation* here() noexcept {
     return static_cast<simulation*>(bide::detail::simulated_machine::here());
 }

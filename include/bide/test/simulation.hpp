@@ -18,7 +18,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace test {
 
-/// Says how a scheduler chooses among the runnable tasks and the timer that is due.
+/// Selects how a scheduler chooses among the runnable tasks and the timer that is due.
 enum class task_order : std::uint8_t {
     random,     ///< Each choice is uniform.
     priorities, ///< The runnable task with the highest priority. The priorities are random, and

@@ -39,8 +39,8 @@ inline void report_exception(const char* source, const char* text) noexcept {
 #endif
 }
 
-// Reports the exception that is being handled, and terminates. The caller is an exception handler.
-// So a terminate handler finds the exception as std::current_exception().
+// Reports the exception that is being handled, and terminates. A terminate handler finds the
+// exception as std::current_exception(). Requires: the caller is an exception handler.
 [[noreturn]] BIDE_COLD inline void fatal_exception(const char* source) noexcept {
     try {
         throw;

@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_OTHER_HPP
 #define BIDE_CORE_DETAIL_FUTEX_OTHER_HPP
 
-// The wait of a thread on an address, on systems other than Linux. (core/platform.hpp has the wait
-// on Linux.) Each struct below has two functions:
+// Sleeps on an address, on systems other than Linux. (core/platform.hpp does so on Linux.) Each
+// struct below has two functions:
 //
 //   wait(word, expected, until)   Sleeps while the word holds `expected`. Returns false if `until`
 //                                 (steady nanoseconds; the largest value: never) has passed.
@@ -44,7 +44,8 @@ __declspec(dllimport) int __stdcall SwitchToThread();
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Returns the nanoseconds until `until`, which comes. If it has passed, the result is not positive.
+// Returns the nanoseconds until `until`. If it has passed, the result is not positive.
+// Requires: `until` is not the largest value, which means never.
 inline std::int64_t rest_ns(std::int64_t until) noexcept {
     using namespace std::chrono;
     return until - duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();

@@ -2,9 +2,9 @@
 #ifndef BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 #define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
-// The payloads of waits for an item, by a coroutine or a select. This header specialises
-// wait_payload, which decides the layout of a basic_async_op. So each header that names a
-// basic_async_op, of whatever type, must include this one.
+// Defines the payloads of the waits for an item, by a coroutine or a select. This header
+// specialises wait_payload, which decides the layout of a basic_async_op. So each header that names
+// a basic_async_op, of whatever type, must include this one.
 
 #include <bide/core/wait_ops.hpp>
 
@@ -24,7 +24,8 @@ template <class Out> auto into(Out& to) noexcept {
     };
 }
 
-// Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.
+// The place where a waiting receiver wants its item. put() moves the item there, under the lock of
+// the item's source.
 struct destination {
     void (*put)(void* where, void* item) noexcept = nullptr;
     void* where = nullptr;
@@ -38,7 +39,7 @@ struct destination {
     }
 };
 
-// Keeps an object alive; empty, it keeps nothing.
+// Keeps an object alive. An empty keep_alive keeps no object.
 class keep_alive {
 public:
     using release = void (*)(void*) noexcept;
@@ -63,10 +64,10 @@ private:
     release how_ = nullptr;
 };
 
-// Gives the operations access to a channel or to a handle of one. core() returns the shared part,
-// which is a Source of item_wait.hpp with send_n(), recv_n() and size(). keep() returns an object
-// that keeps the core alive while an operation waits. For a channel it is empty, because the owner
-// of the channel keeps the core alive.
+// Gives the operations access to a channel or to a handle of one. core() returns the shared part: a
+// Source (item_wait.hpp) that also has send_n(), recv_n() and size(). keep() returns an object that
+// keeps the core alive while an operation waits. For a channel, that object is empty, because the
+// owner of the channel keeps the core alive.
 struct channel_access {
     template <class Self> static auto& core(Self& of) noexcept { return of.core(); }
     template <class Self> static keep_alive keep(Self& of) noexcept {

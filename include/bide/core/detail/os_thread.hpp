@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_OS_THREAD_HPP
 #define BIDE_CORE_DETAIL_OS_THREAD_HPP
 
-// A thread of the library. If the thread cannot be started, start() returns an error code, also
-// with exceptions off. std::thread would throw.
+// A thread of the library. If the thread cannot be started, start() returns an error code, even if
+// exceptions are off. std::thread would throw.
 
 #include <bide/core/config.hpp>
 
@@ -28,8 +28,8 @@ public:
     os_thread& operator=(os_thread&&) = delete;
 
     // Runs body(argument) on a new thread, which handles no signals. Returns an error if no thread
-    // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0
-    // stands for the default of the system. On Windows, the size has no effect.
+    // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0 means
+    // the default of the system. On Windows, the size has no effect.
     // Requires: this object runs no thread: it was never started, or was joined. This object is not
     // moved until the thread is joined.
     std::error_code start(function body, void* argument, std::size_t stack_size = 0) noexcept;
@@ -43,7 +43,7 @@ public:
     void join() noexcept;
 
 #if defined(__linux__) && !defined(__ANDROID__)
-    // If the thread has ended, as defined for join(), joins it. Otherwise returns false.
+    // If the thread and its thread-local objects have ended, joins it. Otherwise returns false.
     bool try_join() noexcept { return ::pthread_tryjoin_np(thread_, nullptr) == 0; }
 #endif
 
@@ -151,7 +151,7 @@ BIDE_COMPILED_INLINE void os_thread::join() noexcept { thread_.join(); }
 
 namespace stack_sizes {
 
-// Sets the size of `to`, if it is not 0. Returns an error number.
+// Sets the stack size of `to`, unless `wanted` is 0. Returns an error number.
 inline int set(pthread_attr_t& to, std::size_t wanted) noexcept {
     if (wanted == 0) {
         return 0;
@@ -166,7 +166,7 @@ inline int set(pthread_attr_t& to, std::size_t wanted) noexcept {
 BIDE_COMPILED_INLINE bool os_thread::may_have_stack(std::size_t stack_size) noexcept {
     pthread_attr_t how;
     if (::pthread_attr_init(&how) != 0) {
-        return true; // there is no memory: the start of a thread says so
+        return true; // no memory: start() will report that
     }
     const int error = stack_sizes::set(how, stack_size);
     ::pthread_attr_destroy(&how);

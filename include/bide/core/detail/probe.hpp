@@ -2,10 +2,10 @@
 #ifndef BIDE_CORE_DETAIL_PROBE_HPP
 #define BIDE_CORE_DETAIL_PROBE_HPP
 
-// What a wait waits for, and the static probes (USDT) for perf, bpftrace, SystemTap and gdb. A
-// probe is a nop and a note in the program that says where it is and where its arguments are.
-// README.md in core/ lists the probes. noted.hpp includes this header if BIDE_USDT is 1, or if
-// BIDE_DEADLOCK_CHECK is defined.
+// Describes what a wait waits for, and defines the static probes (USDT) for perf, bpftrace,
+// SystemTap and gdb. A probe is a nop and a note in the program that says where it is and where its
+// arguments are. README.md in core/ lists the probes. noted.hpp includes this header if BIDE_USDT
+// is 1, or if BIDE_DEADLOCK_CHECK is defined.
 
 #include <bide/core/wait_status.hpp>
 
@@ -33,8 +33,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// What a wait waits for is named by its operation (core/wait_ops.hpp), or by the queue of a
-// thread_wait, in these members:
+// The operation of a wait (core/wait_ops.hpp), or the queue of a thread_wait, names what the wait
+// waits for by these members:
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it
 //   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait
@@ -91,8 +91,8 @@ wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     return what;
 }
 
-// Does the same as subject_of() for the queue of a thread_wait. The queue is a part of its
-// primitive.
+// Describes the primitive that a thread waits for, from the queue of its thread_wait. The queue is
+// a part of the primitive.
 template <class Queue>
 wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
     wait_subject what = subject_of(queue);

@@ -2,7 +2,7 @@
 #ifndef BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 
-// What a process has once: an object, and a fence that acts on all of its threads.
+// Provides what a process has once: an object, and a fence that acts on all of its threads.
 
 #include <bide/core/lock_bits.hpp>
 
@@ -64,7 +64,7 @@ private:
             if (::pthread_atfork(nullptr, nullptr, &forget) != 0) {
                 return false;
             }
-            // Order: relaxed; as for the load.
+            // Order: relaxed; a second registration does no harm.
             prepared.store(true, std::memory_order_relaxed);
         }
 #endif
@@ -100,7 +100,7 @@ struct process_fence {
 #endif
     }
 
-    // Makes the fence. Returns false if the system has no such fence.
+    // Executes the fence. Returns false if the system has no such fence.
     static bool run() noexcept {
 #if defined(BIDE_HAS_MEMBARRIER)
         // After fork() the child may have to prepare again.
@@ -125,7 +125,7 @@ private:
 #endif
 };
 
-// Makes the heavy fence of a platform, or that of the system. Returns false if there is none.
+// Executes the heavy fence of the platform, or else of the system. Returns false if there is none.
 template <class Platform> bool heavy_fence() noexcept {
     if constexpr (requires { Platform::heavy_fence(); }) {
         return Platform::heavy_fence();

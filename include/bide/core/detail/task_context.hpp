@@ -23,7 +23,7 @@ template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
     const task_binding* outer = nullptr;
-    mutable typename Platform::template atomic<std::size_t> uses{0}; // the groups of the scope
+    mutable typename Platform::template atomic<std::size_t> uses{0}; // groups of the scope
 };
 
 // Refers to a binding, or to nothing. It must be destroyed before the scope of the binding ends.
@@ -38,7 +38,7 @@ public:
     task_binding_use& operator=(task_binding_use&&) = delete;
     ~task_binding_use() {
         if (of_ != nullptr) {
-            // Order: relaxed; as above.
+            // Order: relaxed; the count only shows a misuse at the end of the scope.
             of_->uses.fetch_sub(1, std::memory_order_relaxed);
         }
     }
@@ -77,18 +77,18 @@ struct inner_job {
 // describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. `at` must not be moved or destroyed until the chain resumes.
-    // After this call, a canceller may run at.interrupt once. That ends the wait, and wake()
-    // follows. Returns false if the chain is cancelled; then the chain must not wait.
+    // Begins a wait of the chain. After this call, a canceller may run at.interrupt once. That ends
+    // the wait, and wake() follows. Returns false if the chain is cancelled: it must not wait then.
+    // Requires: `at` is not moved or destroyed until the chain resumes.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;
 
-    // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
+    // Ends a wait that has begun but is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The thread that decides the wait calls it once for each
-    // begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not access
-    // the chain.
+    // Resumes the chain after its wait. The thread that decides the wait calls this function once
+    // for each begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not
+    // access the chain.
     virtual void wake() noexcept = 0;
 
     // Returns the executor on which the chain will resume. If the chain has not called
@@ -111,12 +111,12 @@ public:
     virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
 
     // name() returns the name for reports, or nullptr. set_name() sets it. Any thread may call
-    // name() meanwhile.
+    // name() at any time.
     virtual const char* name() const noexcept { return nullptr; }
     virtual void set_name(const char*) noexcept {}
 
     // tag() returns the number of the tag for reports (task/task_tag.hpp); 0 means no tag.
-    // set_tag() sets it. Any thread may call tag() meanwhile.
+    // set_tag() sets it. Any thread may call tag() at any time.
     virtual std::uint8_t tag() const noexcept { return 0; }
     virtual void set_tag(std::uint8_t) noexcept {}
 

@@ -2,8 +2,8 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 
-// The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp. The parameter Asio
-// gives the names of one of the two libraries (asio_names.inc).
+// The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp. The template
+// parameter Asio gives the names of one of the two libraries (asio_names.inc).
 
 #include <bide/sync/event.hpp>
 #include <bide/task/detail/nonvoid.hpp>
@@ -17,16 +17,16 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The jobs
 //
-// The jobs of bide on executors of Asio, from their begin to the end of the execution context.
+// Runs the jobs of bide on executors of Asio, also while an execution context is destroyed.
 //
 // A job is a chain of coroutines (task/detail/task_control.hpp) that runs on an executor of Asio.
-// To post a runnable, the job puts it into the queue of the job, and posts a step to the executor.
-// A step is a function object that takes the oldest runnable of its job and runs it. The service of
-// the execution context lists every job.
+// To post a runnable, the job appends it to its own queue, and posts a step to the executor. A step
+// is a function object that takes the oldest runnable of its job and runs it. The service of the
+// execution context lists every job.
 //
-// The destructor of an execution context calls shutdown(). No thread runs the context then, but any
-// thread that releases a lock or sends an item may still post. So shutdown() runs the jobs in the
-// place of the context:
+// The destructor of an execution context calls shutdown(). At that time no thread runs the context,
+// but any thread that releases a lock or sends an item may still post. So shutdown() runs the jobs
+// instead of the context:
 //
 //   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
 //   2. It waits for the posts that have begun before.
@@ -115,7 +115,7 @@ class asio_job : public basic_task_control<native_platform>,
     using here = asio_step_here<Asio>;
 
 public:
-    // The executor of its coroutines. Terminates if Asio finds no memory for the step.
+    // The executor of the job's coroutines: posts `r`. Terminates if Asio has no memory for a step.
     void post(runnable& r) noexcept {
         service_type& service = service_; // the step may end the job
         if (service.push(*this, r)) {
@@ -124,14 +124,14 @@ public:
         }
     }
 
-    // Starts the job, either on this thread at once, or in the first step.
-    // Requires: `self` owns the job, and the service has listed the job. The job then owns itself
-    // until its end.
+    // Starts the job, either on this thread at once, or in the first step. From here on, the job
+    // owns itself until its end.
+    // Requires: `self` owns the job, and the service has listed the job.
     void begin(std::shared_ptr<asio_job> self, bool on_this_thread) noexcept {
         self_ = std::move(self);
         if (on_this_thread) {
             here& mine = native_platform::local<here>();
-            const here outer = std::exchange(mine, here()); // no outer step may end it
+            const here outer = std::exchange(mine, here()); // an outer step must not end it
             this->run();
             mine = outer;
         } else {
@@ -212,11 +212,11 @@ template <class Asio> void asio_service<Asio>::shutdown() noexcept {
     }
 }
 
-// If an operation of Asio awaits an operation or a task of bide, it is a job with a handler. The
-// job is one allocation, and its coroutine is another one. Both use the allocator of the handler, and
+// An operation of Asio that awaits an operation or a task of bide is a job with a handler. The job
+// is one allocation, and its coroutine is another one. Both use the allocator of the handler, and
 // are freed before the handler is called.
 
-// An executor of Asio, or an execution context, which stands for its executor.
+// An executor of Asio, or an execution context that has one.
 template <class Asio, class T>
 concept asio_place =
     Asio::template is_executor<T> || (std::derived_from<T, typename Asio::execution_context> &&
@@ -288,7 +288,7 @@ using asio_arguments =
 
 // The signature of the handler of an operation whose outcome is an R. It is void(error_code,
 // value). But it is void(R) if the error is more than a code, or if there may be no value to pass
-// together with an error code.
+// beside an error code.
 template <class Asio, class V, class R> struct asio_operation_signature {
     using error_code = typename Asio::error_code;
     using value = typename R::value_type;
@@ -301,7 +301,7 @@ template <class Asio, class V, class R> struct asio_operation_signature {
     using arguments =
         std::conditional_t<is_plain, asio_arguments<error_code, value>, std::tuple<R>>;
 
-    // A wait has no effect before it ends, so each request cancels it.
+    // A wait has no effect before it ends, so each kind of cancellation request cancels it.
     static constexpr bool has_effects = false;
 
     // `aborted` is true if the slot of the handler has cancelled the operation.
@@ -481,7 +481,7 @@ private:
         }
     };
 
-    // The handler, and the work that it counts as.
+    // The handler, and guards that count the operation as work of both executors.
     struct recipient {
         recipient(const Ex& ex, const HandlerEx& handler_ex, Handler&& h)
             : where(ex), handler_where(handler_ex), handler(std::move(h)) {}
@@ -563,7 +563,7 @@ public:
     explicit asio_initiation(Where where) noexcept : where_(std::move(where)) {}
     executor_type get_executor() const noexcept { return where_; }
 
-    // Throws: std::bad_alloc, and what Asio throws for an empty executor. The handler is destroyed.
+    // Throws: std::bad_alloc, and what Asio throws for an empty executor; the handler is destroyed.
     template <class Given, class Source> void operator()(Given&& given, Source source) const {
         using handler = std::decay_t<Given>;
         handler h(std::forward<Given>(given));
@@ -633,15 +633,14 @@ template <class Asio> struct asio_co_spawn {
 
 // ---- The token use_bide
 //
-// The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an
-// event, for which the task waits. If the task is cancelled, it requests the cancellation of the
-// operation, and then waits until the operation has ended, because the operation may use objects of
-// the task.
+// With this token, an operation of Asio returns a task. The handler stores its arguments and sets
+// an event, for which the task waits. If the task is cancelled, it requests the cancellation of the
+// operation. Then it waits for the end, because the operation may use objects of the task.
 
 // The state that the handler and the task share.
 template <class Asio, class Results> struct asio_reply {
     event is_over;                               // the handler was called, or destroyed
-    std::optional<Results> results;              // nothing: it was destroyed
+    std::optional<Results> results;              // empty: the handler was destroyed
     typename Asio::cancellation_signal signal{}; // requests the end of the operation
 };
 
@@ -675,8 +674,8 @@ private:
     std::shared_ptr<reply> to_;
 };
 
-// Returns the executor of an operation's object, on which the operation can be asked to end. If the
-// operation does not name it, returns nullptr.
+// Returns the executor of the object of an operation, such as a socket. A cancellation is requested
+// on that executor. If the operation does not name it, returns nullptr.
 template <class Initiation> auto asio_object_executor(const Initiation& how) noexcept {
     if constexpr (requires { how.get_executor(); }) {
         return how.get_executor();
@@ -685,7 +684,7 @@ template <class Initiation> auto asio_object_executor(const Initiation& how) noe
     }
 }
 
-// Throws the error that is the first argument. `stopped`: the task was cancelled meanwhile.
+// Throws `e` if it is an error. `stopped` is true if the task was cancelled meanwhile.
 template <class Asio> void asio_throw(const typename Asio::error_code& e, bool stopped) {
     if (stopped && e == Asio::aborted()) {
         throw_error(errc::stopped);
@@ -748,7 +747,7 @@ private:
         const result<void> over = co_await reply->is_over.async_wait().as_result();
         if (!over.has_value()) { // this task is cancelled
             if constexpr (!std::is_null_pointer_v<std::remove_const_t<decltype(where)>>) {
-                Asio::post(where, [reply] { // if it has ended meanwhile, the event is set
+                Asio::post(where, [reply] { // the operation may have ended meanwhile
                     if (!reply->is_over.is_set()) {
                         reply->signal.emit(Asio::cancellation_type::terminal);
                     }

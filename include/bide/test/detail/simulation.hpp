@@ -175,7 +175,7 @@ public:
         }
     }
 
-    // Makes steps until is_over() returns true, or until no further step is possible up to the time
+    // Makes steps until is_over() returns true, or until no step is possible before or at the time
     // `until`. In the second case, sets the clock to `until`, unless `until` is never_ns. Returns
     // the last result of is_over(). Terminates with a message if the caller is not the owner, or is
     // a task.
@@ -243,14 +243,14 @@ public:
 
     std::int64_t now() noexcept override {
         if (++reads_ > most_reads) {
-            now_ = std::min(time_after(1'000), latest_ns); // a loop that waits for a time ends
+            now_ = std::min(time_after(1'000), latest_ns); // so a loop that waits for a time ends
         }
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
     // Called when the owner is about to sleep. If a step is under way, terminates the program.
-    // Otherwise runs the simulation until is_over() returns true, or until no further step is
-    // possible up to the time `until`.
+    // Otherwise runs the simulation until is_over() returns true, or until no step is possible
+    // before or at the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
         if (in_step_) {
             blocks();
@@ -294,7 +294,7 @@ public:
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 
     waker waker_of_caller() noexcept override {
-        const auto nothing = [](void*) noexcept {}; // run_tasks() looks by itself
+        const auto nothing = [](void*) noexcept {}; // run_tasks() checks the waiter itself
         return is_owner() ? waker(nothing, this) : waker();
     }
     void run_tasks(const basic_waiter<platform>& w) noexcept override {
@@ -306,12 +306,12 @@ public:
 private:
     // The simulated time when the scheduler is constructed. It is later than the present time of
     // any real clock. So if an object was constructed before the scheduler, its deadlines have
-    // passed at the start: a rate_limiter is full. The clock can advance by 220 years.
+    // passed at the start. For example, a rate_limiter is full. The clock can advance by 220 years.
     static constexpr std::int64_t start_ns =
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
     static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
-    static constexpr std::uint64_t most_last_steps = 1'000'000; // at least
+    static constexpr std::uint64_t most_last_steps = 1'000'000; // at least so many
 
     struct queued {
         runnable* job;
