@@ -495,7 +495,7 @@ public:
     template <detail::spawnable S> void spawn(S source) {
         permit one = group_.has_limit() ? permit(room_) : permit();
         launch(std::move(source), &detail::group::begin);
-        one.forget(); // the end of the child returns it
+        one.forget(); // the child returns the permit when it ends
     }
 
     /// The operation of async_spawn(). S is the type of `source`.
@@ -621,7 +621,7 @@ public:
         void await_resume() {
             permit one = has_limit() ? wait_.await_resume() : permit();
             of_.group_.launch(std::move(of_.source_), &detail::group::begin);
-            one.forget(); // the end of the child returns it
+            one.forget(); // the child returns the permit when it ends
         }
 
     private:

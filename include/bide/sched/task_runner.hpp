@@ -39,6 +39,7 @@ public:
     /// Returns: a join_handle of the task's value.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws. Then
     /// `source` is destroyed, and the task has not begun.
+    /// Requires: if a task makes this call, that task has not ended.
     /// Thread safety: any thread may call it.
     template <detail::spawnable S> auto spawn(S source) {
         return spawn_in(home_, std::move(source));

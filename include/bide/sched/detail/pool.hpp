@@ -159,7 +159,7 @@ public:
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
-            // Order: relaxed; the CAS decides.
+            // Order: relaxed; the CAS checks this value.
             std::int64_t seen = until_.load(std::memory_order_relaxed);
             if (first >= seen) {
                 return;
