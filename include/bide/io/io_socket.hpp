@@ -59,7 +59,7 @@ struct socket_payload : io_payload {
     }
 };
 struct transfer_payload : socket_payload {
-    std::byte* data = nullptr; // of a write: only read
+    std::byte* data = nullptr; // a write only reads it
     std::size_t size = 0;      // of what is left
     std::size_t count = 0;
     bool is_for_all = false;
@@ -344,7 +344,8 @@ template <class Driver> struct socket_access {
                     p.made = io_socket(static_cast<Driver&>(this->of), made);
                     return p.end();
                 }
-                if (errno != ECONNABORTED) { // ECONNABORTED: that peer has gone
+                if (errno !=
+                    ECONNABORTED) { // ECONNABORTED: this peer has gone, accept the next one
                     return would_block(errno) ? wait_status::waiting : p.end(errno);
                 }
             }

@@ -30,7 +30,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// }
 /// \endcode
 ///
-/// In all else, it is a callback_wait.
+/// For everything else, see callback_wait.
 /// Thread safety: one thread at a time calls the functions.
 /// Destroys: cancels the wait, and gives back a grant that was not taken.
 template <class T> class pollable_wait {

@@ -30,8 +30,8 @@
 // wait(), because the ring is no longer readable.
 //
 // If a thread ends, the kernel ends the requests of that thread with ECANCELED. Such a request is
-// submitted again. If the kernel is about to process a request again, a request to end it fails
-// with ENOENT although it is not over. The driver then asks the kernel once more.
+// submitted again. If the kernel is about to process a request A again, a request to end A fails
+// with ENOENT although A is not over. The driver then asks the kernel once more to end A.
 //
 // ThreadSanitizer sees neither the kernel nor liburing, but needs no suppression, because all
 // threads access the memory of the ring under the lock.
@@ -71,7 +71,7 @@ struct uring_request : basic_task_links<native_platform, uring_request> {
     int answer = 0;
     int result = 0; // negative: the system's error
     std::uint32_t size = 0;
-    void* data = nullptr; // of a write: only read
+    void* data = nullptr; // a write only reads it
     std::uint64_t offset = 0;
     void* waiter = nullptr;
     uring_request* next_taken = nullptr;
@@ -505,7 +505,7 @@ private:
 
     operation transfer(bool writes, int fd, void* data, std::size_t size,
                        std::uint64_t offset) noexcept {
-        constexpr std::size_t most = 0x7fff'f000; // as read(2)
+        constexpr std::size_t most = 0x7fff'f000; // the limit of read(2)
         request r{};
         r.writes = writes;
         r.fd = fd;

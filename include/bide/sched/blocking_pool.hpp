@@ -6,16 +6,16 @@
 // idle threads for a while. One lock protects its state. A thread is busy, is idle, or has left:
 //
 //   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
-//   idle -> busy     a post removed the thread from the list and gave it work
-//   idle -> left     the thread removed itself from the list after keep_alive, or finish() removed
-//                    it
+//   idle -> busy     a post removes the thread from the list and gives it work
+//   idle -> left     the thread removes itself from the list after keep_alive, or finish() removes
+//                    the thread
 //   busy -> left     nothing is queued, and the pool is closed, keeps no idle threads, or has too
-//                    many
+//                    many threads
 //
 // A post may come just when the keep_alive of an idle thread ends. A thread is removed from the
 // list in one step, under the lock. If the post removes the thread, it gives the thread its work,
 // and the thread runs the work instead of leaving. If the thread removes itself, the post does not
-// see it.
+// see the thread.
 //
 // Queued work is always run. Work is queued only while no thread is idle and at least one thread is
 // busy, and a busy thread reads the queue before it becomes idle. Threads are started under the
@@ -44,10 +44,10 @@ template <class Platform, class Thread = detail::os_thread> class BIDE_SHARED ba
 public:
     /// The limits and the name of a pool.
     struct options {
-        unsigned max_threads = 512; ///< the most threads at a time; the greatest value: no limit
+        unsigned max_threads = 512; ///< at a time; the greatest value means no limit
         std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
         std::string name = "bide";                    ///< threads are "<name>-b<index>"
-        std::size_t stack_size = 0;                   ///< of each thread; 0: the system's
+        std::size_t stack_size = 0; ///< of each thread; 0: the default of the system
         waker attention{}; ///< woken, maybe on any thread, when tend() or reap() must be called
     };
 
@@ -60,11 +60,11 @@ public:
 
     basic_blocking_pool& operator=(basic_blocking_pool&&) = delete;
 
-    /// Runs r.run.wake() on the thread that became idle last. If no thread is idle, starts a thread
-    /// for it. If no thread can be started, queues `r`. Queued runnables run in the order of the
+    /// Runs r.run.wake() on the thread that became idle last. If no thread is idle, starts a new
+    /// thread. If no thread can be started, queues `r`. Queued runnables run in the order of the
     /// posts.
     /// Returns: true if `r` runs or is queued. If post() returns false, `why` is errc::closed after
-    /// finish(); before finish(), `why` is the error of the start of the pool's first thread.
+    /// finish(); before finish(), `why` tells why the pool could not start its first thread.
     /// Requires: `r` exists until it has run. The context of `attention` exists until this call has
     /// returned.
     /// Memory order: what happens before the call happens before the run.
@@ -180,7 +180,8 @@ public:
             delete last;
             lock();
             joining_ = false;
-            // Order: relaxed; under the lock. Another finish() sleeps only while it is unchanged.
+            // Order: relaxed; under the lock. Another finish() sleeps only while `changed_` is
+            // unchanged.
             changed_.fetch_add(1, std::memory_order_relaxed);
         }
         unlock();
@@ -209,7 +210,7 @@ private:
 
         basic_blocking_pool& pool;
         const unsigned index;
-        var<runnable*> work; // what it must run; nullptr: it must leave
+        var<runnable*> work; // what the thread must run; nullptr: it must leave
         word state{awake};
         Thread thread;
     };
@@ -225,7 +226,7 @@ private:
 
     // ---- Called with the lock
 
-    // If an idle thread has taken `r`, releases the lock and returns true.
+    // If a thread is idle, gives it `r`, releases the lock and returns true.
     bool wake_idle(runnable& r) noexcept {
         worker* const w = idle_.first();
         if (w == nullptr || closed_) {
@@ -371,8 +372,8 @@ private:
     var<std::size_t> queued_{0};
     detail::basic_task_list<Platform, worker> idle_; // the thread that became idle last is first
     var<unsigned> idle_count_{0};
-    var<unsigned> threads_{0};       // those that have not left
-    var<unsigned> started_{0};       // ever
+    var<unsigned> threads_{0};       // that have not left
+    var<unsigned> started_{0};       // number of starts
     var<unsigned> extra_threads_{0}; // above max_threads
     var<worker*> left_{nullptr};
     var<bool> joining_{false}; // a finish() has taken `left_`

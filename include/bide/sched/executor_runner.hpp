@@ -100,8 +100,8 @@ auto spawn(S& where, Source source) {
 }
 
 /// Starts a task on an executor of another library, without a handle. If an exception leaves the
-/// task, `on_error` gets the exception, on the thread where the task has ended. In all else, does
-/// what spawn(where, source) does.
+/// task, `on_error` gets the exception, on the thread where the task has ended. For everything
+/// else, see spawn(where, source).
 template <executor S, class Source, std::invocable<std::exception_ptr> Handler>
     requires(!std::derived_from<S, task_runner>)
 void spawn(S& where, Source source, Handler on_error) {

@@ -71,9 +71,9 @@
 // If the owner has read the limit before the request, the thief reads the bottom that the owner has
 // written. If not, the owner sees the request and looks. A push has no fence and checks the limit
 // before it writes bottom. That is correct because a push only adds a job: the thief may publish
-// that job or not. A light fence costs nothing; the heavy fence of the thief bears the cost of both
-// (core/platform.hpp). On a system without a heavy fence, thieves do not publish, and the owner
-// keeps more jobs public.
+// that job or not. A light fence costs nothing, because the heavy fence of the thief also acts on
+// the owner (core/platform.hpp). On a system without a heavy fence, thieves do not publish, and the
+// owner keeps more jobs public.
 //
 // If a write of the limit by the owner replaces a request, the owner changes `range_` or looks at
 // it afterwards. So if a thief has set the bit, the owner clears the bit, or the thief writes
@@ -342,9 +342,9 @@ private:
         return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
     }
 
-    // Returns how many private jobs to publish. If at least `wanted` jobs are public, returns 0.
-    // Otherwise returns half of the private jobs, rounded up. If fewer than `wanted` jobs would
-    // then be public, returns more.
+    // Returns how many private jobs to publish. If at least `wanted` jobs are public, returns 0. If
+    // fewer are public, returns half of the private jobs, rounded up, or more if fewer than
+    // `wanted` jobs would then be public.
     depth_type publish_count(word seen, depth_type wanted) const noexcept {
         const depth_type mine = depth() - split_of(seen);
         const depth_type theirs = split_of(seen) - top_of(seen);
@@ -421,7 +421,7 @@ private:
     alignas(cache_line_pair) typename Platform::template atomic<depth_type> bottom_{0};
     // Only the owner uses these.
     depth_type capacity_ = 0;
-    slot* slots_ = nullptr; // from top to bottom: jobs
+    slot* slots_ = nullptr; // the jobs, by depth
     unsigned grown_ = 0;
     std::unique_ptr<slot[]> buffers_[max_buffers]; // all that were used: thieves may read old ones
 

@@ -42,12 +42,12 @@
 // at least as many workers search as queues have jobs. These steps keep the invariant:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
-//   - A searcher that takes the last job of a queue ends its search. So there is one such queue
-//     less and one searcher less.
-//   - A searcher may leave jobs in the queue from which it took its own, or may have moved jobs to
-//     another queue. Then it ends its search with `more`, which sets the bit.
-//   - A worker that sleeps has looked. The jobs that were queued before its announcement had been
-//     taken; otherwise it would have retracted the announcement in order to search.
+//   - A searcher that takes the last job of a queue ends its search. So there is one searcher less
+//     and one queue with jobs less.
+//   - If a searcher leaves jobs in the queue from which it took its own, or has moved jobs to
+//     another queue, it ends its search with `more`, which sets the bit.
+//   - A worker sleeps only if its look finds no job. So each job that was queued before its
+//     announcement was taken.
 //
 // While the bit is set, the last searcher that finds a job wakes the next worker. Such wakes
 // continue until the last searcher finds nothing and announces its sleep. `searching` is then 0,
@@ -99,7 +99,7 @@ public:
 
     basic_idle& operator=(basic_idle&&) = delete;
 
-    // ---- A thread that has made a job visible, by a seq_cst step
+    // ---- Functions for a thread that has made a job visible by a seq_cst step
 
     /// Returns a sleeping worker that the caller must unpark. That worker then counts as searching.
     /// Returns none if no worker sleeps or a worker searches.
@@ -379,7 +379,7 @@ private:
     alignas(cache_line_pair) const unsigned workers_;
     const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper
     typename Platform::template var<unsigned> timed_sleeper_{
-        none};                                    // under the lock: valid while the bit is set
+        none};                                    // under the lock: valid while `is_timed` is set
     const std::unique_ptr<bool[]> took_deferred_; // each worker uses its own
 };
 

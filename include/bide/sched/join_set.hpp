@@ -161,8 +161,8 @@ private:
 // The children of a join_set: the group of all children, and the list of the children that have
 // ended. A child in the list has two references: one of the list, and one of the thread that has
 // run the child. The thread may drop its reference last, even after the set was destroyed. So the
-// outcome of a child is taken or destroyed when the list drops its reference. It does not wait for
-// the destruction of the child's cell (task_cell.hpp).
+// outcome of a child is taken or destroyed when the list drops its reference. The child's cell
+// (task_cell.hpp) may still exist then.
 template <class Platform> struct basic_join_set_state {
     void cancel(cancel_reason why) noexcept {
         ended.cancel();
@@ -291,8 +291,8 @@ public:
     ///
     /// If the set is cancelled, the call waits until all children have ended, and skips the
     /// children that the cancellation has stopped.
-    /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block there:
-    /// use async_join_next().
+    /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block in
+    /// this call: use async_join_next().
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
     /// Throws: what the child threw; stopped_error, if the child was stopped for another reason
     /// than a cancellation of the set, or if it never ran because the runner has shut down.

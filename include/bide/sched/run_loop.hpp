@@ -35,10 +35,10 @@ struct run_loop_access;
 /// at any time.
 ///
 /// Its tasks use the same operations as the tasks of a scheduler, and are cancelled in the same
-/// way. They run in the order in which they became runnable. Tasks run only inside of such a call,
-/// with one exception: while the thread blocks until the end of a group, a set or a stream of the
-/// loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks the loop. For
-/// functions that block outside of bide, use scheduler::spawn_blocking().
+/// way. They run in the order in which they became runnable. Tasks run only inside of run(), poll()
+/// and the like, with one exception: while the thread blocks until the end of a group, a set or a
+/// stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks the
+/// loop. For functions that block outside of bide, use scheduler::spawn_blocking().
 ///
 /// \code
 /// bide::run_loop loop;
@@ -80,8 +80,8 @@ public:
         return run_by(deadline::at(when));
     }
 
-    /// Spawns the task `t`, and runs the loop until `t` has ended. Other tasks run meanwhile.
-    /// stop() does not end this call, but the next run().
+    /// Spawns the task `t`, and runs the loop until `t` has ended. Other tasks run meanwhile. If
+    /// stop() is called meanwhile, it ends the next run() instead of this call.
     /// Returns: the value of `t`.
     /// Blocks: while all tasks wait.
     /// Throws: what the task throws; std::bad_alloc.

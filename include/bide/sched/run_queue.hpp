@@ -15,7 +15,7 @@
 //
 //   real     the position of the next item to take. A CAS moves it up. The owner's pop moves it by
 //            one. A thief's claim moves it by half of the items.
-//   steal    equal to `real` while no thief is at work; then a pop moves both. A thief's claim
+//   steal    equal to `real` while no thief is at work; a pop then moves both. A thief's claim
 //            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
 //            copied its items, it moves `steal` up to the current `real`.
 //            It is one less than `real` while the owner moves the items to another buffer.

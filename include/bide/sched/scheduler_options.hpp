@@ -74,7 +74,7 @@ struct scheduler_options {
     /// sleeps with a time-out. A worker that makes a task runnable wakes no other worker, because
     /// it usually runs the task next itself. If that worker stays busy, the timed sleeper takes the
     /// task within twice this time. Values above 1 s count as 1 s. If the option is zero, no worker
-    /// sleeps with a time-out, and each such task wakes an idle worker.
+    /// sleeps with a time-out, and a worker that makes a task runnable wakes an idle worker.
     std::chrono::microseconds max_timed_sleep{4'000};
 
     /// How much later than requested a sleep or a time-out of a task may end. The times of sleeps

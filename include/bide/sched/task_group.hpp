@@ -315,8 +315,8 @@ private:
         leave(is_body);
     }
 
-    // Counts the end of a child or of the body. Wakes the waiters whose end has come. Releases the
-    // lock.
+    // Counts the end of a child or of the body. Wakes the waiters whose awaited end has come.
+    // Releases the lock.
     void leave(bool is_body) noexcept {
         left_ = left_ - (is_body ? 0U : 1U);
         has_body_ = has_body_ && !is_body;
@@ -363,7 +363,7 @@ private:
     var<bool> cancelled_{false};
     var<cancel_reason> reason_{cancel_reason::none}; // set once, with cancelled_
     var<bool> failed_{false};
-    std::exception_ptr error_; // the first failure; empty if a child failed that never ran
+    std::exception_ptr error_; // the first failure; empty if the failed child never ran
 
     basic_group* next_in_round_ = nullptr; // accessed only by the thread that cancels the group
 };
@@ -449,8 +449,8 @@ public:
           group_(limit == no_limit ? nullptr : &room_) {}
     task_group& operator=(task_group&&) = delete;
 
-    /// Returns a task that runs body(group), which returns a task, and waits for the body and all
-    /// children. Its value is that of the body. It starts when it is awaited, and blocks no thread.
+    /// Returns a task that runs the task body(group), and waits for the body and all children. Its
+    /// value is the value of the body. It starts when it is awaited, and blocks no thread.
     ///
     /// The body runs as a separate task on `where`, and may wait for the children. If the body
     /// fails, the children are cancelled. If a child fails, the other children and the body are

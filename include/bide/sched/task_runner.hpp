@@ -45,7 +45,8 @@ public:
         return spawn_in(home_, std::move(source));
     }
 
-    /// Moves the coroutine that awaits it to the runner, behind what is queued there.
+    /// Returns an operation that moves the awaiting coroutine to the runner, behind the queued
+    /// tasks.
     async_op<void> schedule() noexcept {
         return async_op<void>(detail::yielding()).resume_on(*this);
     }

@@ -8,8 +8,8 @@
 // stays at its address until the table is destroyed, so a lookup takes no lock.
 //
 // Guarantee: thread A writes a flag (seq_cst) and then calls each(). Thread B finds or makes a T
-// and then reads the flag (seq_cst). In this case, each() visits that T, or B reads the value that
-// A has written [growing_table.chunk]. This also holds if a third thread has made the T.
+// and then reads the flag (seq_cst). Then each() visits that T, or B reads the value that A has
+// written [growing_table.chunk]. This also holds if a third thread has made the T.
 
 #include <bide/core/platform.hpp>
 

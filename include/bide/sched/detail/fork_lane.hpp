@@ -142,7 +142,7 @@ public:
     basic_fork_lane(basic_pool<Platform>& of, const void* id) noexcept
         : scheduler_id(id), pool_(of) {}
 
-    const void* const scheduler_id; // the scheduler's address, which basic_fork_context has
+    const void* const scheduler_id; // the scheduler's address; also in basic_fork_context
 
     // ---- The owner: the thread that the lane belongs to
 
@@ -155,8 +155,8 @@ public:
         }
     }
 
-    // Pushes a job and publishes all jobs of the lane. The owner of the lane uses it before it does
-    // something else for a while. The caller then calls wake_for_public().
+    // Pushes a job and publishes all jobs of the lane. The owner of the lane calls it before it
+    // does other work for a while, and then calls wake_for_public().
     // Throws: std::bad_alloc, with nothing changed.
     void push_public(job& j) {
         deque_.push(j, []() noexcept { return most_public; });

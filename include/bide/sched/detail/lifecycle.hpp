@@ -191,8 +191,8 @@ public:
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
-    // end_threads() once, which returns when all threads have ended. If the deadline passes
-    // earlier, returns false.
+    // end_threads() once, which returns when all threads have ended. Returns false if tasks are
+    // left at the deadline.
     template <class EndThreads>
     BIDE_COLD bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
         close();
@@ -223,8 +223,8 @@ public:
         for (const worker& w : pool_.workers()) {
             sum.spawned += w.spawned.read();
         }
-        // Order: seq_cst [lifecycle.closing]; a task that is not counted here reads that the
-        // scheduler is closing.
+        // Order: seq_cst [lifecycle.closing]; a thread whose task is not counted here reads that
+        // the scheduler is closing.
         sum.spawned += spawned_externally_.load(std::memory_order_seq_cst);
         return sum;
     }

@@ -255,7 +255,7 @@ private:
         if (std::exchange(paused_, nullptr) == nullptr) {
             enqueue_forked(); // see execute()
         }
-        as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop comes first, too
+        as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop counts as a job
         return true;
     }
 
@@ -400,7 +400,7 @@ private:
     runnable* paused_ = nullptr; // the first of `ready_`, if its children are in `forked_`
     inner_job* inner_ = nullptr; // the innermost job that runs inside of another one
     unsigned depth_ = 0;         // the number of such jobs
-    std::size_t ran_ = 0;        // jobs
+    std::size_t ran_ = 0;        // the number of jobs so far
     global_queue_interval interval_;
     worker workers_[1]; // any thread reads its counters
     // Any thread uses these:

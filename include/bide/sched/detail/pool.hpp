@@ -35,7 +35,7 @@
 // there is no timed sleeper, a push into a LIFO slot wakes a worker as any other push does.
 //
 // Timers and files. A busy worker fires timers and polls the driver from time to time. While
-// workers sleep, some of them have one of three roles:
+// workers sleep, there are three roles among them:
 //
 //   the timer leader    sleeps until the earliest timer of all workers
 //   the driver's user   sleeps in the driver (basic_driver_lock)
@@ -570,7 +570,7 @@ private:
 
     // ---- The next job
 
-    // Returns a job, or nullptr if run() is to return.
+    // Returns a job, or nullptr if run() must return.
     runnable* find(worker& w) noexcept {
         runnable* r = nullptr;
         if (w.global_interval.tick(&Platform::now)) {
@@ -612,7 +612,7 @@ private:
         run_job(w, w.index, how_.trace, r); // another thread may own the worker afterwards
     }
 
-    // Returns a job, or nullptr if run() is to return.
+    // Returns a job, or nullptr if run() must return.
     runnable* search_or_sleep(worker& w) noexcept {
         bool searching = idle_.start_search();
         bool is_timed = false;

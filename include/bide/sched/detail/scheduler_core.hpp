@@ -59,7 +59,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(__linux__)
 
-// Returns the least quota of the process's control group and the groups above it, or 0.
+// Returns the least quota of the process's control group and the groups above it; 0 if there is
+// none.
 BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
     std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) {

@@ -203,7 +203,7 @@ public:
         // Order: relaxed; this step publishes nothing. After a failure, take() acquires.
         while (state_.compare_exchange_strong(seen, how, std::memory_order_relaxed,
                                               std::memory_order_relaxed)) {
-            bool in_time = false; // the driver does not say
+            bool in_time = false; // the driver does not report it
             if (io == nullptr) {
                 in_time = futex_wait<Platform>(state_, parked, until);
             } else {
