@@ -53,8 +53,7 @@ private:
 /// The interface of a driver.
 class driver {
 public:
-    /// The maximum number of operations that one wait() completes, so that tasks and timers run in
-    /// between.
+    /// The most operations that one wait() completes, so that tasks and timers run in between.
     static constexpr unsigned max_completions = 256;
 
     driver& operator=(driver&&) = delete;

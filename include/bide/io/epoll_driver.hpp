@@ -30,8 +30,8 @@
 //   woken      wake() was called, and has not ended a fetch() yet
 //
 // The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
-// and never read, because it only has to end a system call. If an edge comes late, one later system
-// call ends early.
+// and never read, because it only ends system calls. If an edge comes late, a later system call
+// ends early.
 
 #include <bide/core/config.hpp>
 
@@ -79,8 +79,8 @@ public:
 
     // Requests one event of `events` from the kernel. The event will carry `key`. The request
     // replaces an earlier request for the file. `registered` tells whether the caller expects the
-    // file to be in the epoll set. If the kernel disagrees, corrects `registered`. Returns 0 or the
-    // system's error number.
+    // file to be in the epoll set. If the kernel disagrees, corrects `registered`. Returns the
+    // system's error, or 0.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
         requested.events = events | EPOLLONESHOT;
@@ -147,8 +147,8 @@ public:
         return false;
     }
 
-    // Ends the present fetch(). If there is none, makes the next fetch() return at once. Any thread
-    // may call it.
+    // Ends the present fetch(). If there is none, ends the next one at once. Any thread may call
+    // it.
     void wake() noexcept {
         // Order: release [epoll.wake]; the woken thread sees what was done before wake().
         if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
@@ -225,8 +225,8 @@ public:
     template <class... Args> explicit basic_readiness_driver(Args... args) : set_(args...) {}
 
     /// Closes the epoll set and the eventfd.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is in progress, and there is no
-    /// attachment.
+    /// Requires: no coroutine waits for a file, no thread is in wait() or wake(), no attachment
+    /// exists.
     ~basic_readiness_driver() override {
         unsigned long long waiting = 0;
         entries_.each([&waiting](entry& e) noexcept {
@@ -436,8 +436,7 @@ private:
         return e;
     }
 
-    // Called with the lock of the entry. Requests one event of `wanted`. Returns 0 or the system's
-    // error number.
+    // Called with the lock of the entry. Requests one event of `wanted`. Returns the error, or 0.
     int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
         const int error = set_.request(fd, e.registered, wanted, key(fd, next));

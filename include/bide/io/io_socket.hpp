@@ -19,8 +19,8 @@
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
 // try its system call again, on the wrong file. So each attempt holds the lock of the driver's
-// entry, and first checks whether the driver has forgotten the file. close() forgets the file under
-// the same lock.
+// entry, and first checks whether the file was forgotten. close() forgets the file under the same
+// lock.
 
 #if defined(__linux__)
 
@@ -79,8 +79,7 @@ template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std:
     using type = detail::connection_payload<Driver>; ///< the payload
 };
 
-/// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a
-/// uring_driver.
+/// Owns a socket, or another descriptor, and waits for it on an epoll_driver or a uring_driver.
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {
@@ -134,7 +133,7 @@ public:
     }
 
     // ---- Operations. Each operation returns its error and throws nothing. Each accepts
-    // with_timeout() and with_stop(), and ends when its task is cancelled. In these cases it
+    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation, it
     // returns errc::timeout or errc::stopped, and no byte was transferred. If no scheduler or
     // run_loop runs the driver, the operation returns errc::no_driver. After close() it returns
     // bad_file_descriptor. If the socket never had a descriptor, the program terminates.
@@ -204,8 +203,7 @@ async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
     p.made = basic_io_socket<Driver>(on, fd);
     return access::template start<typename access::connecting>(on, fd, true, std::move(p));
 }
-/// Makes a stream socket that listens at an address. A TCP address may be reused at once
-/// (SO_REUSEADDR).
+/// Makes a stream socket that listens at an address. Sets SO_REUSEADDR.
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
 template <class Driver>

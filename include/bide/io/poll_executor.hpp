@@ -68,8 +68,7 @@ public:
 
     /// Runs at most 64 queued runnables, including runnables that are posted meanwhile. If more are
     /// queued, the descriptor stays readable, so that the loop can handle other events first.
-    /// Returns: how many runnables it ran. 0 if nothing was queued, or if the caller is a runnable
-    /// of the executor.
+    /// Returns: how many runnables it ran. If the caller is a runnable of the executor, returns 0.
     std::size_t run() noexcept {
         if (running_ || !readable_.clear()) {
             return 0;

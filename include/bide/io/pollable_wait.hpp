@@ -13,8 +13,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// A wait for an operation whose value is a T. It has a descriptor that is readable while the
-/// result is ready.
+/// A wait for an operation whose value is a T. Its descriptor is readable while the result is
+/// ready.
 /// Requires: the loop polls the descriptor, and does not read, write or close it.
 ///
 /// \code
@@ -62,8 +62,8 @@ public:
     /// Returns true if the wait has begun and is over.
     bool is_complete() const noexcept { return wait_.is_complete(); }
 
-    /// Ends the wait, as callback_wait::cancel() does. If the wait had begun, the descriptor is
-    /// readable afterwards.
+    /// Ends the wait, as callback_wait::cancel() does. If the wait had begun, makes the descriptor
+    /// readable.
     bool cancel() noexcept {
         const bool ended = wait_.cancel();
         if (wait_.is_complete()) {

@@ -343,8 +343,8 @@ private:
 
     // Handles the kernel's answer. Returns false if the request must be submitted again.
     static bool is_over(uring_request& r) noexcept {
-        // The kernel has ended the request, because it was asked to, or because the thread has
-        // ended.
+        // The kernel has ended the request, because it was asked to, or because the thread that
+        // submitted the request has ended.
         if (r.answer == -ECANCELED || r.answer == -EINTR) {
             return r.at == phase::ends_early;
         }
@@ -380,7 +380,7 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
 /// epoll, so only this driver reads it without blocking a worker.
 ///
 /// When the kernel completes an operation, it interrupts the thread that began the operation. So a
-/// system call of that thread may fail with EINTR, as after a signal handler. System calls of bide
+/// system call of that thread may fail with EINTR, as after a signal. The system calls of bide
 /// handle this.
 template <class Platform>
 class basic_uring_driver final
@@ -398,8 +398,8 @@ public:
     /// 5.11 (ENOSYS).
     explicit basic_uring_driver(unsigned entries = 64) : base(entries) {}
     /// Closes the ring.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is in progress, and there is no
-    /// attachment.
+    /// Requires: no coroutine waits for a file, no thread is in wait() or wake(), no attachment
+    /// exists.
     ~basic_uring_driver() override;
 
     /// Ends all waits and operations for the file with errc::closed. An operation that the kernel
@@ -415,7 +415,7 @@ public:
     }
 
     // ---- Operations. Each operation returns its error and throws nothing. Each accepts
-    // with_timeout() and with_stop(), and ends when its task is cancelled. In these cases it
+    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation, it
     // returns errc::timeout or errc::stopped, and no byte was transferred.
     //
     // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a

@@ -28,8 +28,8 @@
 // start. `attention` tells the owner to begin these calls.
 //
 // A call that wakes an idle thread changes that thread's word under the lock. Without the lock, the
-// call uses only the address of the word, because the thread may already have run its work, left
-// and been deleted.
+// call uses only the address of the word, because the thread may have run its work, left and been
+// deleted.
 //
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
@@ -60,9 +60,8 @@ public:
 
     basic_blocking_pool& operator=(basic_blocking_pool&&) = delete;
 
-    /// Runs r.run.wake() on the thread that became idle last. If no thread is idle, starts a new
-    /// thread. If no thread can be started, queues `r`. Queued runnables run in the order of the
-    /// posts.
+    /// Runs r.run.wake() on the thread that became idle last. If no thread is idle, starts one. If
+    /// no thread can be started, queues `r`. Queued runnables run in the order of the posts.
     /// Returns: true if `r` runs or is queued. If post() returns false, `why` is errc::closed after
     /// finish(); before finish(), `why` tells why the pool could not start its first thread.
     /// Requires: `r` exists until it has run. The context of `attention` exists until this call has
@@ -96,8 +95,7 @@ public:
     }
 
     /// Runs `r` at once, on an idle thread or on a new one. If no thread is idle and none can be
-    /// started, returns false and does not queue `r`. Use it for work that cannot wait for a busy
-    /// thread.
+    /// started, returns false and does not queue `r`. Use it for urgent work.
     bool try_run(runnable& r) noexcept {
         lock();
         if (wake_idle(r)) {
@@ -109,8 +107,7 @@ public:
     }
 
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
-    /// starts that thread. A thread calls it before it waits for tasks that only other threads can
-    /// run.
+    /// starts that thread. A thread calls it before it waits for tasks of other threads.
     BIDE_COLD void raise_limit() noexcept {
         lock();
         extra_threads_ = extra_threads_ + 1;
@@ -238,8 +235,7 @@ private:
         return true;
     }
 
-    // Removes an idle thread from the list and gives it `work`. Returns the word that the caller
-    // must wake.
+    // Removes an idle thread from the list and gives it `work`. Returns the word to wake.
     const word* take_idle(worker& w, runnable* work) noexcept {
         idle_.remove(w);
         idle_count_ = idle_count_ - 1;
@@ -267,8 +263,7 @@ private:
         return {};
     }
 
-    // Starts a thread for each queued runnable. If a start fails, returns its error; the other
-    // runnables stay queued.
+    // Starts a thread for each queued runnable, until a start fails. Returns its error.
     std::error_code start_queued() noexcept {
         std::error_code error;
         while (runnable* const first = error ? nullptr : queue_.pop()) {

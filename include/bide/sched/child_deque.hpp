@@ -65,8 +65,7 @@ public:
         return true;
     }
 
-    /// Takes `r` back. Returns false if another worker has taken `r`, or if `r` is not the youngest
-    /// child.
+    /// Takes `r` back. Returns false if `r` was stolen, or if `r` is not the youngest child.
     bool take_back(runnable& r) noexcept {
         // Order: relaxed, both; the owner has written them itself.
         const position bottom = bottom_.load(std::memory_order_relaxed);
@@ -119,8 +118,7 @@ public:
 
     /// Returns true if there is no child.
     bool empty() const noexcept {
-        // Order: seq_cst [idle.announce]; a worker checks this after its announcement, before it
-        // sleeps.
+        // Order: seq_cst [idle.announce]; a worker reads bottom after its announcement.
         const position bottom = bottom_.load(std::memory_order_seq_cst);
         // Order: relaxed; if top is outdated, the deque looks fuller than it is.
         return top_.load(std::memory_order_relaxed) >= bottom;

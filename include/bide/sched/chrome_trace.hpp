@@ -33,8 +33,7 @@ public:
                                       (std::min)(max_events, std::size_t{~std::uint32_t{0}}))),
           start_(platform::now()) {}
 
-    /// Writes the trace to the path of the constructor, if it is not empty. Does not report an
-    /// error.
+    /// Writes the trace to the path of the constructor, if there is one. Reports no error.
     ~chrome_trace() override {
         if (!path_.empty()) {
             write(path_.c_str());

@@ -36,9 +36,8 @@
 //                                 or pop looks.
 //
 // The caller tells the deque how many public jobs are wanted: at least two, and more while workers
-// sleep. The deque asks for this number only when the owner looks. So a push or pop without a look
-// costs the same for each number. A number that is too small or too large only changes when jobs
-// become public.
+// sleep. The deque asks for this number only when the owner looks. A number that is too small or
+// too large only changes when jobs become public.
 //
 // Only the owner writes a limit of the first kind. The thief that takes the last public job writes
 // `requested`. So the owner's next push or pop publishes half of the private jobs.
@@ -96,8 +95,8 @@ enum class fork_pop : std::uint8_t {
     stolen,               ///< The job and all older jobs were stolen.
 };
 
-/// A deque of pointers to jobs. It has room for InitialCapacity jobs at first. When it is full, its
-/// capacity doubles.
+/// A deque of pointers to jobs. Its capacity is InitialCapacity at first, and doubles when it is
+/// full.
 template <class Platform, class Job, unsigned InitialCapacity = 256> class basic_fork_deque {
     static_assert(InitialCapacity >= 1 && InitialCapacity <= 1U << 16);
 
@@ -359,8 +358,7 @@ private:
         return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
     }
 
-    // Returns the range, for an owner that looks. If a thief is in publish_all(), keeps that thief
-    // from moving split.
+    // Returns the range, for an owner that looks. Keeps a thief in publish_all() from moving split.
     word look() noexcept {
         // Order: relaxed; if top is outdated, the owner publishes fewer jobs: see
         // [fork_deque.request].

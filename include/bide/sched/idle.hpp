@@ -105,8 +105,8 @@ public:
     /// Returns none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// Does what wake_one() does, for a push into a LIFO slot. Also returns none if there is a
-    /// timed sleeper.
+    /// Called after a push into a LIFO slot. Returns what wake_one() returns, but also none if
+    /// there is a timed sleeper.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
     /// Called after an arm of a short fork-join was published. Returns a sleeping worker that the
@@ -212,8 +212,7 @@ public:
     unsigned sleepers() const noexcept {
         return count(word_.load(std::memory_order_relaxed), sleeping_);
     }
-    /// Returns sleepers(), for code that asks often. The cache line of this number changes only
-    /// with the number.
+    /// Returns sleepers(), for code that asks often: its cache line changes only with the number.
     unsigned sleepers_hint() const noexcept {
         // Order: relaxed; a hint.
         return sleepers_.load(std::memory_order_relaxed);

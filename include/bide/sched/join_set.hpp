@@ -173,8 +173,7 @@ template <class Platform> struct basic_join_set_state {
     basic_group<Platform> all;
 };
 
-// A child. Until its outcome is taken, it stays in the list of ended children, which has a
-// reference to it.
+// A child. The list of ended children has a reference to it, until its outcome is taken.
 template <class T, class Platform>
 class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {
@@ -372,8 +371,7 @@ private:
     detail::join_set_state state_;
 };
 
-/// Returns async_join_next() as a case of a select (channel/select.hpp). If another case is chosen,
-/// no outcome is taken.
+/// Returns async_join_next() as a case of a select. If another case is chosen, takes no outcome.
 /// Cancellation: if the awaiting task is cancelled, the select is stopped; the children continue.
 template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());

@@ -3,16 +3,15 @@
 #define BIDE_SCHED_REPORT_HPP
 
 /// \file
-/// Reports what a scheduler has done, as numbers, and what a scheduler or a run_loop does now, as
-/// text.
+/// Reports what a scheduler has done, and what a scheduler or a run_loop does now.
 
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Counts since the start of the scheduler. The numbers are snapshots, which need not be consistent
-/// with each other.
+/// Counts since the start of the scheduler: snapshots, which need not be consistent with each
+/// other.
 struct scheduler_stats {
     std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
     std::uint64_t completed = 0;     ///< those of them that have ended

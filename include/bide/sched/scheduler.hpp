@@ -63,8 +63,7 @@ public:
     explicit scheduler(scheduler_options options = {});
 
     /// Starts `num_workers` workers. 0 means the default number.
-    /// Throws: what the other constructor throws; std::invalid_argument if the number is negative
-    /// or too great.
+    /// Throws: what the other constructor throws, also std::invalid_argument for a negative number.
     template <std::integral N>
     explicit scheduler(N num_workers)
         : scheduler(scheduler_options{.num_workers = std::in_range<unsigned>(num_workers)

@@ -315,8 +315,8 @@ private:
         leave(is_body);
     }
 
-    // Counts the end of a child or of the body. Wakes the waiters whose awaited end has come.
-    // Releases the lock.
+    // Counts the end of a child or of the body, wakes the waiters for that end, and releases the
+    // lock.
     void leave(bool is_body) noexcept {
         left_ = left_ - (is_body ? 0U : 1U);
         has_body_ = has_body_ && !is_body;

@@ -45,8 +45,7 @@ public:
         return spawn_in(home_, std::move(source));
     }
 
-    /// Returns an operation that moves the awaiting coroutine to the runner, behind the queued
-    /// tasks.
+    /// Moves the awaiting coroutine to the runner, behind the queued tasks.
     async_op<void> schedule() noexcept {
         return async_op<void>(detail::yielding()).resume_on(*this);
     }

@@ -31,8 +31,8 @@
 //
 // Each step is one read-modify-write, which keeps the bits of the other side or returns them. So
 // either the owner does not sleep, or the thief wakes the owner. When the thief writes the outcome,
-// this write is its last access to the job: the owner's stack frame, which contains the job, may be
-// destroyed afterwards.
+// this write is its last access to the job, because the owner may then destroy the stack frame of
+// the job.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
 // thief has forked while it runs the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
@@ -364,8 +364,7 @@ private:
 
 // ---- The threads of a pool, and their lanes
 
-// The present fork-join of a thread. Each thread has one such object, in Platform::near_local()
-// (core/platform.hpp).
+// The present fork-join of a thread. Each thread has one such object.
 template <class Platform> struct BIDE_SHARED basic_fork_context {
     const void* scheduler_id = nullptr;        // set while the thread is in a fork-join
     basic_fork_lane<Platform>* lane = nullptr; // the lane of the fork-join, or else of the thread
@@ -582,8 +581,7 @@ private:
 };
 
 // The average work of the outermost fork-joins that one place in the program begins. If the
-// fork-join is a loop, the work is that of one iteration. Any other fork-join counts as one
-// iteration.
+// fork-join is a loop, the work is that of one iteration.
 template <class Platform> class basic_fork_call_site {
 public:
     // Returns the expected time of `iterations` iterations on one thread, in nanoseconds. Returns

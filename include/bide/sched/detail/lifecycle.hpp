@@ -167,8 +167,7 @@ public:
     // Called when a worker has found nothing and has announced its sleep. If the scheduler is
     // closing and no task is left, lets shutdown() continue.
     void add_up() noexcept {
-        // Order: seq_cst [lifecycle.closing]; this read follows the worker's announcement in the
-        // idle word.
+        // Order: seq_cst [lifecycle.closing]; this read follows the worker's announcement.
         if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
             no_task_left_.arrive(1);
         }
@@ -191,8 +190,8 @@ public:
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
-    // end_threads() once, which returns when all threads have ended. Returns false if tasks are
-    // left at the deadline.
+    // end_threads() once, which waits for all threads. Returns false if tasks are left at the
+    // deadline.
     template <class EndThreads>
     BIDE_COLD bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
         close();

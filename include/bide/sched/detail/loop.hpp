@@ -80,8 +80,7 @@ public:
     // Makes the present run() return; if there is none, the next one. Any thread may call it.
     void stop_run() noexcept {
         // Order: release [loop.stop]; the thread that returns from run() sees what happened before
-        // the stop. It is a read-modify-write, so that the thread also sees what happened before
-        // earlier stops.
+        // this stop and, because this is a read-modify-write, before earlier stops.
         stopped_.exchange(true, std::memory_order_release);
         wake_any();
     }

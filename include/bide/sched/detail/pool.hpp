@@ -115,8 +115,7 @@ template <class Platform> class basic_driver_lock {
 public:
     explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
 
-    // Acquires the driver until leave(). Returns nullptr if there is no driver, or if a thread is
-    // in it.
+    // Acquires the driver until leave(). Returns nullptr if there is none, or if it is in use.
     driver* try_enter() noexcept {
         // Order: acquire [driver.lock]; sees what the previous thread did in the driver.
         return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
@@ -173,8 +172,7 @@ public:
         }
     }
 
-    // Called when a worker has woken. Returns true if the worker was the leader when its sleep
-    // began.
+    // Called when a worker has woken. Returns true if the worker went to sleep as the leader.
     bool resign(std::int64_t& mine) noexcept {
         if (mine == never) {
             return false;
@@ -316,7 +314,7 @@ public:
     // Wakes a sleeping worker. If that worker finds nothing to run, it calls found_nothing() of the
     // owner. If no worker sleeps, the next worker that becomes idle calls found_nothing().
     void wake_any() noexcept { unpark(idle_.wake_one()); }
-    // If the worker `w` sleeps, wakes it, so that its thread can hand it to an idle thread.
+    // If `w` sleeps, wakes `w`, so that its thread can hand `w` to an idle thread.
     void wake(worker& w) noexcept {
         if (idle_.wake_worker(w.index)) {
             unpark(w);
@@ -662,14 +660,13 @@ private:
             is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_);
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
-            // callers that have forked the arms usually run them soon. After the sleep, it takes
-            // the remaining arms.
+            // callers that have forked the arms usually run them soon. It takes the remaining arms
+            // after the sleep.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);
             leaves_arms = leaves_arms && !woken;
-            // Order: relaxed; stop() unparks all workers, and the token of the unpark makes this
-            // store visible.
+            // Order: relaxed; stop() unparks all workers, and the token publishes the store.
             if (!woken || stopped_.load(std::memory_order_relaxed)) {
                 if (!idle_.retract(w.index) && !woken) {
                     w.sleeper.park(deadline::never());
@@ -780,8 +777,8 @@ private:
     }
 
     // Selects the class of the next job (class_shares). For a high, a low or a pinned job, returns
-    // such a job, if there is one. Returns nullptr if a normal job comes next. Not inlined, because
-    // most schedulers never call it.
+    // such a job, if there is one. If a normal job comes next, returns the job of take_due() if
+    // that is due; if not, nullptr. Not inlined, because most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
         runnable* r = which == task_priority::low ? low_.pop() : nullptr;
@@ -816,8 +813,8 @@ private:
     // others to the ring. If the injector is empty, takes the job of the LIFO slot, or a high or a
     // low job.
     runnable* take_injected(worker& w) noexcept {
-        // If no other worker steals from this ring, takes one job: further jobs could wait in the
-        // ring for too long.
+        // If no other worker steals from this ring, takes one job, so that no job waits in the
+        // ring.
         run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
         runnable* const first = share.pop();
         if (first == nullptr) {
@@ -832,8 +829,7 @@ private:
         return first;
     }
 
-    // Takes the jobs that a busy worker takes at intervals: one job from the injector, and the jobs
-    // that balance() steals.
+    // Takes the jobs that are due: one job from the injector, and the jobs that balance() steals.
     runnable* take_due(worker& w) noexcept {
         runnable* const injected = take_share(w, 1).pop();
         runnable* const stolen = balance(w);
@@ -1015,8 +1011,7 @@ private:
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
         if (is_timed) {
             for (worker& other : workers_) {
-                // Order: relaxed; only the timed sleeper reads it, and there is one timed sleeper
-                // at a time.
+                // Order: relaxed; only the timed sleeper uses it, and there is only one.
                 other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
             }
             until = Platform::now() + w.timed_sleep_ns;
@@ -1055,8 +1050,7 @@ private:
 
     // ---- Blocked workers
 
-    // Called when `w` will run no job for a while. Moves all jobs of `w` to places where other
-    // workers find them.
+    // Called when `w` will run no job for a while. Moves its jobs to where other workers find them.
     void hand_over_jobs(worker& w) noexcept {
         if (runnable* const r = std::exchange(w.yielded, nullptr)) {
             w.paused = nullptr;
@@ -1076,9 +1070,8 @@ private:
     }
 
     // If the owner of `w` is blocked, makes another thread run `w` and returns true. Returns false
-    // if the owner is not blocked. If no thread is free, returns false; the next thread that
-    // becomes free then runs `w`. If no thread will become free, also sets `found_no_thread` to
-    // true.
+    // if the owner is not blocked. If no thread is free, returns false; the next free thread then
+    // runs `w`. If no thread will become free, also sets `found_no_thread` to true.
     bool replace(worker& w, bool& found_no_thread) noexcept {
         found_no_thread = false;
         const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {

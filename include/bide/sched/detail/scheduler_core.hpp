@@ -28,8 +28,7 @@
 // An idle thread also runs the jobs that are pinned to it. Meanwhile it is not in the list of idle
 // threads, so after each of these jobs it looks for a blocked worker.
 //
-// A timer tends the threads for blocking tasks (basic_tended_pool). It is armed only in these
-// cases:
+// A timer tends the threads for blocking tasks (basic_tended_pool). It is armed in two cases:
 //
 //   - The system has refused to start a thread, and the start must be tried again. If all threads
 //     of the pool are blocked, none of them can try it.
@@ -59,8 +58,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(__linux__)
 
-// Returns the least quota of the process's control group and the groups above it; 0 if there is
-// none.
+// Returns the least quota of the process's control group and the groups above it. Returns 0 if none
+// of them has a quota.
 BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
     std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) {
@@ -156,8 +155,7 @@ public:
         timer_.fire = waker(&on_timer, this);
     }
 
-    // Requires: no thread that fires timers of the workers is left, and no other call is in
-    // progress.
+    // Requires: no thread fires timers of the workers any more, and no other call is in progress.
     BIDE_COLD ~basic_tended_pool() {
         this->finish();
         cancel_timer<Platform>(timer_);
@@ -315,8 +313,7 @@ private:
     using lock = lock_bits<Platform, std::uint32_t>;
     using guard = typename lock::guard;
 
-    // A worker and its own thread. The thread that runs it as a runnable becomes a substitute for
-    // that worker.
+    // A worker and its own thread. A thread that runs it becomes a substitute for that worker.
     struct own_thread : runnable, basic_task_links<Platform, own_thread> {
         BIDE_COLD own_thread(basic_worker_threads& of, worker& which) noexcept
             : all(of), mine(which) {
@@ -615,8 +612,7 @@ public:
     }
 
     // Starts the threads.
-    // Throws: std::system_error if a thread cannot be started, after the started threads have
-    // ended.
+    // Throws: std::system_error if a thread cannot be started. The other threads have then ended.
     BIDE_COLD void open() {
         if (const std::error_code error = start_threads()) {
             no_worker_started();

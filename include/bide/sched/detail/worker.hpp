@@ -135,8 +135,7 @@ public:
         word_.store(of(me) | blocked, std::memory_order_release);
     }
 
-    // Called when the thread returns from the blocking call. Returns false if another thread owns
-    // the worker.
+    // Called after the blocking call. Returns false if another thread owns the worker.
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
@@ -280,8 +279,7 @@ template <class Platform> class basic_thread_queue : public basic_injector<Platf
 public:
     static constexpr unsigned none = ~0U;
 
-    // `number` is the number of the worker for which the thread is started. At first the thread
-    // owns that worker.
+    // `number` is the number of the worker that the thread owns at first.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
 
     // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
