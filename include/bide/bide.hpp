@@ -3,10 +3,10 @@
 #define BIDE_BIDE_HPP
 
 /// \file
-/// Includes the locks, the channels, the tasks and the scheduler. For the other folders, include
-/// io.hpp, parallel.hpp, stream.hpp and durable.hpp. Few programs need the following headers, so
-/// include them by name: core/callback_wait.hpp, core/deadlock_check.hpp, sched/chrome_trace.hpp,
-/// sched/executor_runner.hpp, sched/for_each_worker.hpp, sched/report.hpp,
+/// Includes the locks, the channels, the tasks and the scheduler. Does not include the other
+/// folders: include io.hpp, parallel.hpp, stream.hpp and durable.hpp for them. Does not include the
+/// following headers, which few programs need: core/callback_wait.hpp, core/deadlock_check.hpp,
+/// sched/chrome_trace.hpp, sched/executor_runner.hpp, sched/for_each_worker.hpp, sched/report.hpp,
 /// sync/biased_shared_mutex.hpp, and the headers of core/ with which a program builds its own
 /// primitives, such as core/parker.hpp.
 

@@ -4,8 +4,8 @@
 
 /// \file
 /// Declares the types that users name in their own headers, without their definitions. Includes no
-/// standard header but `<cstdint>`. The default template arguments and the alias templates stand here
-/// only; the headers that define the types include this one.
+/// standard header but `<cstdint>`. States the default template arguments and the alias templates.
+/// The headers that define the types include this header.
 
 #include <bide/core/config.hpp>
 
@@ -42,8 +42,8 @@ template <class T, class Platform> struct result_on_platform {
 
 } // namespace detail
 
-/// The same type as result<T>. Functions of a mutex that take a stop token return it under this
-/// name. So core/result.hpp is included only where such a function is called.
+/// Is result<T>. The functions of a mutex that take a stop token return this type, which depends on
+/// `Platform`. So only a program that calls such a function includes core/result.hpp.
 template <class T, class Platform>
 using result_on = typename detail::result_on_platform<T, Platform>::type;
 

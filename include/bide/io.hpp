@@ -3,8 +3,8 @@
 #define BIDE_IO_HPP
 
 /// \file
-/// Includes all of io/ but io/uring_driver.hpp, which needs liburing. <sys/socket.h> declares accept, bind,
-/// connect, listen, send and more as global names.
+/// Includes all of io/ except io/uring_driver.hpp, which needs liburing. Includes <sys/socket.h>,
+/// which declares accept, bind, connect, listen, send and other global names.
 
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>

@@ -3,8 +3,8 @@
 #define BIDE_IO_DRIVER_HPP
 
 /// \file
-/// The interface of drivers. An idle worker can sleep in a driver: it waits for events of the
-/// operating system and for a wake at the same time. The driver then completes the operations that
+/// The interface of drivers. An idle worker can sleep in a driver. The driver waits for events of
+/// the operating system and for a wake at the same time, and then completes the operations that
 /// became ready. io/epoll_driver.hpp is a driver.
 
 #include <bide/core/deadline.hpp>
@@ -22,17 +22,17 @@ public:
     bool begin() noexcept {
         state seen = state::free;
         // Order: acquire [driver.attach]; sees the end of the previous attachment. Failure:
-        // relaxed; there is an attachment already.
+        // relaxed; another attachment exists.
         return word_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
                                              std::memory_order_relaxed);
     }
 
     // Calls end_waits() when is_attached() is false.
     template <class EndWaits> void end(EndWaits&& end_waits) noexcept {
-        // Order: seq_cst [driver.detach]; before end_waits() looks for waits.
+        // Order: seq_cst [driver.detach]; written before end_waits() looks for waits.
         word_.store(state::ending, std::memory_order_seq_cst);
         end_waits();
-        // Order: release [driver.attach]; the next attachment comes after all that.
+        // Order: release [driver.attach]; the next attachment sees the end of this one.
         word_.store(state::free, std::memory_order_release);
     }
 
@@ -53,23 +53,23 @@ private:
 /// The interface of a driver.
 class driver {
 public:
-    /// The most operations that one wait() hands over, so that tasks and timers run in between.
+    /// The most operations that one wait() completes, so that tasks and timers run in between.
     static constexpr unsigned max_completions = 256;
 
     driver& operator=(driver&&) = delete;
     virtual ~driver() = default;
 
     /// Waits until an operation is ready, wake() was called, or the deadline has passed. With
-    /// deadline::poll() it does not wait. Completes at most max_completions ready operations:
+    /// deadline::poll(), does not wait. Completes at most max_completions ready operations:
     /// publishes their waits or runs their wakers, with no lock held. The next call completes the
     /// others. An operation that is always ready does not starve the others.
     /// Blocks: while it waits. Coroutines without an executor run inside this call.
     /// Returns: how many operations were completed.
-    /// Requires: one thread at a time calls it, and not from inside wait(). Each call happens after
-    /// the previous one.
+    /// Requires: one thread at a time calls it, and each call happens after the previous one. What
+    /// runs inside of wait() does not call it.
     virtual unsigned wait(deadline until) noexcept = 0;
 
-    /// Ends the wait() that is under way, or the next one. Several calls count as one.
+    /// Ends the present wait(); if there is none, the next one. Several calls count as one.
     /// Memory order: what happens before the call happens before the return of the wait() that it
     /// ends.
     /// Thread safety: any thread may call it.
@@ -104,7 +104,7 @@ protected:
     driver() noexcept = default;
 
     /// Returns true if there is an attachment. If there is none, an operation that would wait must
-    /// fail, because it would wait for ever.
+    /// fail, because no thread would end its wait.
     bool is_attached() const noexcept { return state_.is_attached(); }
 
 private:
@@ -131,19 +131,19 @@ struct io_done {
     /// Does nothing.
     static constexpr void value() noexcept {}
 };
-/// The result that stands for an io_done.
+/// The result to which as_result() converts an io_done.
 template <> struct as_result<io_done> {
     using type = io_result; ///< the result
 };
 
 /// The place where an operation of a driver keeps the system's error until the result is collected.
 struct io_payload {
-    /// Stands for errc::no_driver. It is no number of the system.
+    /// Represents errc::no_driver. The system has no such error number.
     static constexpr int no_driver = 4096;
 
     int error = 0; ///< the system's error number, no_driver, or 0
 
-    /// Returns the error that stands for such a number.
+    /// Returns the error code for a value of `error`.
     static std::error_code code_of(int number) noexcept {
         return number == no_driver ? make_error_code(errc::no_driver)
                                    : std::error_code(number, std::system_category());
@@ -171,10 +171,10 @@ template <> struct wait_payload<io_result> {
 /// bide::async_op<bide::io_result> async_read(int file) { return {reading{{}, *this, file}}; }
 /// \endcode
 ///
-/// The payload stays in place until the wait is over. A waiter that is queued can carry it
-/// (basic_waiter::carry), so that the driver sets its error before it publishes the waiter.
+/// The payload keeps its address until the wait is over. A queued waiter can carry the payload
+/// (basic_waiter::carry). The driver then sets the payload's error before it publishes the waiter.
 struct io_operation {
-    /// The text by which a dump names what the wait waits for.
+    /// The name of the awaited object in a dump.
     static constexpr const char* waited_for = "a file";
 
     /// Returns the result of a wait.

@@ -2,7 +2,7 @@
 #ifndef BIDE_IO_EPOLL_DRIVER_HPP
 #define BIDE_IO_EPOLL_DRIVER_HPP
 
-// Lets coroutines wait for files, by Linux's epoll(7). Empty on other systems.
+// Lets coroutines wait for files by Linux's epoll(7). This header is empty on other systems.
 //
 // Each file that was waited for has an entry. The descriptor is the key of the entry. An entry has
 // a lock, a queue for each direction, and the state of the request to the kernel:
@@ -19,19 +19,19 @@
 // are left in the queues after an event, the driver requests another event. A request makes the
 // kernel check the file again, so no readiness is missed between an event and the next request. An
 // event that answers an older request is dropped. While no waiter is queued, the driver assumes
-// nothing about the descriptor: the file may have been closed, and another file may have the same
-// descriptor. A cancelled wait leaves at most one event for which there is no waiter.
+// nothing about the descriptor, because another file may have got it after a close. A cancelled
+// wait leaves at most one event for which there is no waiter.
 //
-// An eventfd(2) ends the wait of the one thread that fetches events. One word decides whether
-// wake() writes to it:
+// An eventfd(2) ends the wait of the one thread that fetches events. One word tells wake() whether
+// to write to the eventfd:
 //
 //   awake      no thread sleeps, or the fetching thread is about to return
 //   waiting    the fetching thread sleeps or is about to
 //   woken      wake() was called, and has not ended a fetch() yet
 //
 // The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
-// and never read: its only purpose is to end a system call. If an edge comes late, one later system
-// call ends early.
+// and never read, because it only ends system calls. If an edge comes late, a later system call
+// ends early.
 
 #include <bide/core/config.hpp>
 
@@ -71,16 +71,16 @@ public:
 
     static constexpr const char* name = "epoll_driver";
 
-    // The events that the kernel found for the request with the key.
+    // The events that the kernel has reported for the request with this key.
     struct event {
         std::uint64_t key;
         std::uint32_t events;
     };
 
     // Requests one event of `events` from the kernel. The event will carry `key`. The request
-    // replaces an earlier request for the file. `registered` is true if the caller expects the file
-    // to be in the epoll set. If that is wrong, the function corrects `registered`. Returns 0 or
-    // the system's error number.
+    // replaces an earlier request for the file. `registered` tells whether the caller expects the
+    // file to be in the epoll set. If the kernel disagrees, corrects `registered`. Returns the
+    // system's error, or 0.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
         requested.events = events | EPOLLONESHOT;
@@ -116,7 +116,7 @@ public:
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {
             sleeper seen = sleeper::awake;
-            // Order: relaxed; it publishes nothing. Failure: wake() was called.
+            // Order: relaxed; this step publishes nothing. Failure: wake() was called.
             if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
                                                   std::memory_order_relaxed)) {
                 until = deadline::poll();
@@ -128,7 +128,7 @@ public:
         }
         next_ = 0;
         count_ = n < 0 ? 0 : static_cast<unsigned>(n);
-        // Order: acquire [epoll.wake]; what was done before wake().
+        // Order: acquire [epoll.wake]; sees what was done before wake().
         return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
     }
 
@@ -147,10 +147,10 @@ public:
         return false;
     }
 
-    // Ends the fetch() that is under way. If none is under way, makes the next fetch() return at
-    // once. Any thread may call it.
+    // Ends the present fetch(). If there is none, ends the next one at once. Any thread may call
+    // it.
     void wake() noexcept {
-        // Order: release [epoll.wake]; the woken thread sees what was done before.
+        // Order: release [epoll.wake]; the woken thread sees what was done before wake().
         if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
             wake_event_.set();
         }
@@ -213,20 +213,20 @@ private:
 
 } // namespace detail
 
-/// What an epoll_driver and a uring_driver have in common: waits until files are ready. `Set` makes
+/// The common base of epoll_driver and uring_driver, which waits until files are ready. `Set` makes
 /// the requests to the kernel. `Base` is driver, or its replacement in a model.
 template <class Platform, class Set, class Base = driver>
 class basic_readiness_driver : public Base {
     using node = basic_waiter<Platform>;
 
 public:
-    /// Makes the epoll set and the eventfd; passes the arguments to the set.
+    /// Makes the epoll set and the eventfd. Passes the arguments to `Set`.
     /// Throws: std::system_error if the system has no more descriptors or memory.
     template <class... Args> explicit basic_readiness_driver(Args... args) : set_(args...) {}
 
     /// Closes the epoll set and the eventfd.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
-    /// attachment.
+    /// Requires: no coroutine waits for a file, no thread is in wait() or wake(), no attachment
+    /// exists.
     ~basic_readiness_driver() override {
         unsigned long long waiting = 0;
         entries_.each([&waiting](entry& e) noexcept {
@@ -243,26 +243,25 @@ public:
     }
 
     /// Waits until a read of the file would not block: there is data, the file is at its end, or it
-    /// has an error or a hang-up. If a read would not block now, does not wait. This is always so
-    /// for a regular file. Several coroutines may wait for the same file: an event resumes all of
-    /// them. One of them may read the data before another one does, so the file should be
-    /// non-blocking. Call forget() before the file is closed.
+    /// has an error or a hang-up. If a read would not block now, does not wait. A read of a regular
+    /// file never blocks in this sense. Several coroutines may wait for the same file; an event
+    /// resumes all of them. One of them may read the data before another one does, so the file
+    /// should be non-blocking. Call forget() before the file is closed.
     /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
     /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
     /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's
-    /// shutdown. Everything else is as in other waits. as_result(), with_timeout() and
-    /// with_stop() return the error as a std::error_code.
+    /// shutdown. as_result(), with_timeout() and with_stop() return the error as a std::error_code.
     basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
         return async_wait(fd, readable);
     }
 
-    /// Waits until a write to the file would not block; otherwise as async_wait_readable().
+    /// Waits until a write to the file would not block. See async_wait_readable().
     basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
         return async_wait(fd, writable);
     }
 
-    /// Ends all waits for the file with errc::closed. Must be called before the file is closed, if
-    /// a coroutine may wait for it. A coroutine may wait for the descriptor again after that.
+    /// Ends all waits for the file with errc::closed. Call it before the file is closed, if a
+    /// coroutine may wait for the file. Afterwards a coroutine may wait for the descriptor again.
     void forget(int fd) noexcept {
         entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
         if (e == nullptr) {
@@ -277,8 +276,8 @@ public:
         gone.publish(wait_status::closed);
     }
 
-    /// As driver::wait(). With Linux 5.11 or later, the deadline is exact to the nanosecond;
-    /// otherwise it is rounded up to a millisecond. Never returns early.
+    /// See driver. With Linux 5.11 and glibc 2.35 or later, the deadline is exact to the
+    /// nanosecond. On older systems, it is rounded up to a millisecond. Never returns early.
     unsigned wait(deadline until) noexcept override {
         for (;;) {
             const bool woken = !set_.has_next() && set_.fetch(until);
@@ -293,7 +292,7 @@ public:
     void wake() noexcept override { set_.wake(); }
 
 protected:
-    /// Ends all waits: the driver is no longer attached to a scheduler.
+    /// Ends all waits, because the driver is no longer attached to a scheduler.
     // each() visits every entry that was made before the end of the attachment. A wait whose entry
     // is made later finds that there is no attachment [growing_table.chunk].
     void detached() noexcept override {
@@ -333,7 +332,7 @@ private:
         // Under the lock:
         std::uint32_t generation = 0;
         std::uint32_t armed = 0;
-        bool registered = false;           // belongs to the set
+        bool registered = false;           // only `Set` changes it
         atomic<word> forgotten{0};         // written under the lock
         unsigned char first_direction = 0; // which direction is served first
         basic_waiter_queue<Platform> queues[2];
@@ -342,7 +341,7 @@ private:
             return (queues[readable].empty() ? 0 : events_of[readable]) |
                    (queues[writable].empty() ? 0 : events_of[writable]);
         }
-        // Takes out all waiters. Waits that have begun before, and are not queued yet, end, too.
+        // Removes all waiters. Also ends the waits that have begun and are not queued yet.
         void end_waits(wake_list& gone) noexcept {
             for (auto& queue : queues) {
                 queue.pop_all(gone);
@@ -359,7 +358,7 @@ private:
         int fd;
         word way; // the direction, and the entry's `forgotten` shifted left
 
-        // Order: relaxed; under the lock, or before any concurrent forget().
+        // Order: relaxed; read under the lock, or before any concurrent forget().
         static word way_of(direction d, const entry* e) noexcept {
             return d | (e == nullptr ? 0 : e->forgotten.load(std::memory_order_relaxed) << 1);
         }
@@ -437,8 +436,7 @@ private:
         return e;
     }
 
-    // Called with the lock of the entry. Requests one event of `wanted`. Returns the system's
-    // error.
+    // Called with the lock of the entry. Requests one event of `wanted`. Returns the error, or 0.
     int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
         const int error = set_.request(fd, e.registered, wanted, key(fd, next));
@@ -469,7 +467,7 @@ private:
         return handed;
     }
 
-    // Removes the waiters that the event releases, at most `most`. Returns their number.
+    // Moves the waiters for the event to `ready`, at most `most`. Returns their number.
     unsigned serve(const event& found, unsigned most, wake_list& ready, wake_list& gone) noexcept {
         const auto fd = static_cast<std::uint32_t>(found.key);
         entry& e = *entries_.find(fd);
@@ -484,7 +482,7 @@ private:
                 }
             }
             const std::uint32_t wanted = e.wanted();
-            if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // it was closed
+            if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // the file was closed
                 for (auto& queue : e.queues) {
                     queue.pop_all(gone);
                 }

@@ -6,22 +6,21 @@
 /// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty
 /// on other systems.
 ///
-/// This is not a network library: it has no host names, no TLS, no datagrams and no protocols.
-/// Descriptors that other libraries or system calls have made can be used, too, such as those of
-/// socketpair(2) or of a pipe. A write to a pipe without readers raises SIGPIPE; a write to a
-/// socket does not.
+/// This is not a network library: it has no host names, no TLS, no datagrams and no protocols. It
+/// also works on descriptors from other libraries or system calls, such as those of socketpair(2)
+/// or of a pipe. A write to a pipe without readers raises SIGPIPE; a write to a socket does not.
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
 // file as async_wait_readable() does. When the file is ready, the operation tries the call again,
 // on the thread where the coroutine is about to resume. If the call would still block, the
-// operation waits again (retry_on_grant, core/wait_ops.hpp). So each operation is one wait with one
+// operation waits again (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one
 // time-out, and allocates nothing.
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
-// the next file at once. If the file became ready before that, the coroutine may be about to try
-// its system call again, on the wrong file. So each attempt holds the lock of the driver's entry,
-// and first checks whether the file was forgotten meanwhile. close() forgets the file under the
-// same lock.
+// the next file at once. If the socket became ready before the close, the coroutine may be about to
+// try its system call again, on the wrong file. So each attempt holds the lock of the driver's
+// entry, and first checks whether the file was forgotten. close() forgets the file under the same
+// lock.
 
 #if defined(__linux__)
 
@@ -48,7 +47,7 @@ template <class Driver> class basic_io_socket;
 
 namespace detail {
 
-// The payload of each operation. If `is_over` is false, the system call was not made.
+// The payload of each operation. `is_over` is true if the system call has succeeded or failed.
 struct socket_payload : io_payload {
     bool is_over = false;
     retry_on_grant<native_platform> retry{};
@@ -60,7 +59,7 @@ struct socket_payload : io_payload {
     }
 };
 struct transfer_payload : socket_payload {
-    std::byte* data = nullptr; // of a write: only read
+    std::byte* data = nullptr; // a write only reads it
     std::size_t size = 0;      // of what is left
     std::size_t count = 0;
     bool is_for_all = false;
@@ -80,8 +79,7 @@ template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std:
     using type = detail::connection_payload<Driver>; ///< the payload
 };
 
-/// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a
-/// uring_driver.
+/// Owns a socket, or another descriptor, and waits for it on an epoll_driver or a uring_driver.
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {
@@ -98,7 +96,7 @@ public:
         errno = saved;
     }
     /// Takes over the descriptor of `other`.
-    /// Requires: no operation is under way.
+    /// Requires: no operation is in progress.
     basic_io_socket(basic_io_socket&& other) noexcept
         : driver_(other.driver_), fd_(std::exchange(other.fd_, -1)) {}
     /// \overload
@@ -125,7 +123,8 @@ public:
     int fd() const noexcept { return fd_; }
     /// Returns true if it owns a descriptor.
     explicit operator bool() const noexcept { return fd_ >= 0; }
-    /// Gives the descriptor to the caller, open. Operations that wait for it return errc::closed.
+    /// Returns the descriptor, open; the caller then owns it. Operations that wait for it return
+    /// errc::closed.
     int release() noexcept {
         if (fd_ >= 0) {
             driver_->forget(fd_);
@@ -134,10 +133,10 @@ public:
     }
 
     // ---- Operations. Each operation returns its error and throws nothing. Each accepts
-    // with_timeout() and with_stop(), and ends when its task is cancelled. If it ends in one of
-    // these ways, it returns errc::timeout or errc::stopped, and no byte was transferred. If no
-    // scheduler or run_loop runs the driver, the operation returns errc::no_driver. After close()
-    // it returns bad_file_descriptor. If the socket never had a descriptor, the program terminates.
+    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation, it
+    // returns errc::timeout or errc::stopped, and no byte was transferred. If no scheduler or
+    // run_loop runs the driver, the operation returns errc::no_driver. After close() it returns
+    // bad_file_descriptor. If the socket never had a descriptor, the program terminates.
 
     /// Reads the available bytes, at least one and at most into.size().
     /// Returns: the number of bytes; 0 at the end of the stream. If `into` is empty, returns 0 at
@@ -187,7 +186,7 @@ using io_socket = basic_io_socket<epoll_driver>;
 /// Connects a new stream socket to an address. The connection begins in this call.
 /// Returns: an operation whose value is the connection, or the system's error.
 /// Requires: `on` outlives the socket.
-/// Cancellation: the socket is closed.
+/// Cancellation: closes the socket.
 template <class Driver>
 async_op<result<basic_io_socket<Driver>, std::error_code>>
 async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
@@ -204,8 +203,7 @@ async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
     p.made = basic_io_socket<Driver>(on, fd);
     return access::template start<typename access::connecting>(on, fd, true, std::move(p));
 }
-/// Makes a stream socket that listens at an address. A TCP address may be reused at once
-/// (SO_REUSEADDR).
+/// Makes a stream socket that listens at an address. Sets SO_REUSEADDR.
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
 template <class Driver>
@@ -344,7 +342,8 @@ template <class Driver> struct socket_access {
                     p.made = io_socket(static_cast<Driver&>(this->of), made);
                     return p.end();
                 }
-                if (errno != ECONNABORTED) { // else that peer has gone meanwhile
+                if (errno !=
+                    ECONNABORTED) { // ECONNABORTED: this peer has gone, accept the next one
                     return would_block(errno) ? wait_status::waiting : p.end(errno);
                 }
             }
@@ -364,7 +363,7 @@ template <class Driver> struct socket_access {
         }
     };
 
-    // If the driver cannot wait for the file, the payload has the error.
+    // Makes an operation. If the driver cannot wait for the file, stores the error in the payload.
     template <class Op, class Payload>
     static async_op<typename Op::outcome> start(Driver& on, int fd, bool writes,
                                                 Payload p) noexcept {

@@ -6,9 +6,10 @@
 /// An executor for an event loop that waits for file descriptors, such as poll(2), epoll(7), GLib,
 /// Qt or libuv. Linux only; empty on other systems.
 //
-// The queue is that of a strand (task/strand.hpp). When a poster must start a runner, it makes the
-// descriptor readable. run() clears the descriptor, and then becomes the runner. So when a runnable
-// runs, its poster no longer accesses the executor.
+// The queue is that of a strand (task/strand.hpp). A poster that finds the queue idle makes the
+// descriptor readable, which is its last access to the executor. run() clears the descriptor before
+// it runs the queued runnables. So when a runnable runs, its poster no longer accesses the
+// executor.
 
 #if defined(__linux__)
 
@@ -31,7 +32,7 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// A post allocates nothing and cannot fail. A post makes a system call only if nothing is queued
 /// and the executor is not running.
-/// Thread safety: any thread posts; one thread at a time calls run().
+/// Thread safety: any thread may call post(). One thread at a time calls run().
 class poll_executor : public detail::executor_users {
 public:
     /// Makes the descriptor.
@@ -40,9 +41,9 @@ public:
     poll_executor& operator=(poll_executor&&) = delete;
 
     /// Runs all queued runnables, including runnables that are posted meanwhile.
-    /// Requires: the caller is no runnable of this executor, and when all queued runnables have
-    /// run, no task is left that must resume on this executor; otherwise terminates with a message.
-    /// To end such tasks before, call executor_runner::close().
+    /// Requires: the caller is no runnable of this executor. After all queued runnables have run,
+    /// no task is left that must resume on this executor. Otherwise terminates with a message. To
+    /// end such tasks earlier, call executor_runner::close().
     ~poll_executor() {
         if (running_) {
             detail::fatal("poll_executor", this, "destroyed by what runs on it");
@@ -53,7 +54,8 @@ public:
         require_none("poll_executor");
     }
 
-    /// Returns the descriptor. The loop only watches it: it must not read it, write it or close it.
+    /// Returns the descriptor.
+    /// Requires: the loop watches the descriptor, and does not read, write or close it.
     int fd() const noexcept { return readable_.fd(); }
 
     /// Runs `r` in the loop, after all runnables that were posted before.
@@ -64,10 +66,9 @@ public:
         }
     }
 
-    /// Runs queued runnables, including runnables that are posted meanwhile. Runs at most 64, so
-    /// that the loop can handle other events. If more are queued, the descriptor stays readable.
-    /// Returns: how many runnables it ran. 0 if nothing was queued, or if the caller is a runnable
-    /// of the executor.
+    /// Runs at most 64 queued runnables, including runnables that are posted meanwhile. If more are
+    /// queued, the descriptor stays readable, so that the loop can handle other events first.
+    /// Returns: how many runnables it ran. If the caller is a runnable of the executor, returns 0.
     std::size_t run() noexcept {
         if (running_ || !readable_.clear()) {
             return 0;

@@ -13,8 +13,9 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// A wait for an operation whose value is a T. It has a descriptor that is readable while the
-/// result is ready. The loop only polls the descriptor: it must not read it, write it or close it.
+/// A wait for an operation whose value is a T. Its descriptor is readable while the result is
+/// ready.
+/// Requires: the loop polls the descriptor, and does not read, write or close it.
 ///
 /// \code
 /// bide::pollable_wait<std::optional<int>> next;
@@ -29,7 +30,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// }
 /// \endcode
 ///
-/// Everything else is as in callback_wait.
+/// For everything else, see callback_wait.
 /// Thread safety: one thread at a time calls the functions.
 /// Destroys: cancels the wait, and gives back a grant that was not taken.
 template <class T> class pollable_wait {
@@ -61,8 +62,8 @@ public:
     /// Returns true if the wait has begun and is over.
     bool is_complete() const noexcept { return wait_.is_complete(); }
 
-    /// Ends the wait, as callback_wait::cancel() does. The descriptor is readable afterwards, if
-    /// the wait had begun.
+    /// Ends the wait, as callback_wait::cancel() does. If the wait had begun, makes the descriptor
+    /// readable.
     bool cancel() noexcept {
         const bool ended = wait_.cancel();
         if (wait_.is_complete()) {

@@ -8,12 +8,12 @@
 /// other header includes this one.
 //
 // The ring is one more file in an epoll set. It is readable while the kernel has posted completions
-// that were not taken. So the driver sleeps, wakes and waits for files as in epoll_driver.hpp.
+// that were not taken. So the driver sleeps, wakes and waits for files as an epoll_driver does.
 //
 // A uring_request is part of the frame of the coroutine that waits for it. Its buffer may be part
-// of the same frame. The kernel uses both until it has posted the completion. So the wait is over
-// only when the completion was posted. A stop, a time-out or the destruction of the coroutine asks
-// the kernel to end the request, and then waits for the completion.
+// of the same frame. The kernel uses both until it has posted the completion. So the wait ends only
+// after the completion was posted. A stop, a time-out or the destruction of the coroutine asks the
+// kernel to end the request, and then waits for the completion.
 //
 // A request has these phases. All its fields are written under the lock of the ring:
 //
@@ -24,18 +24,17 @@
 //   over        the result is final, and only the owner accesses the request
 //
 // The lock guards both queues of the ring. Each request is submitted at once. If the kernel accepts
-// no request because it lacks memory, the thread retries with the lock held. Any thread takes
-// completions, and only stores each of them in its request. look() then handles the completed
-// requests, and may submit requests. If a thread takes completions and leaves a result for next(),
-// it wakes the thread in wait(), because the ring is no longer readable.
+// no request because it lacks memory, the thread retries with the lock held. Any thread may call
+// take(), which stores each completion in its request. look() then handles the completed requests,
+// and may submit requests. If take() leaves a result for next(), its caller wakes the thread in
+// wait(), because the ring is no longer readable.
 //
 // If a thread ends, the kernel ends the requests of that thread with ECANCELED. Such a request is
-// submitted again. A request to end another request may fail with ENOENT although the other request
-// is not over, because the kernel is about to process the other request again. Then the kernel is
-// asked once more.
+// submitted again. If the kernel is about to process a request A again, a request to end A fails
+// with ENOENT although A is not over. The driver then asks the kernel once more to end A.
 //
-// ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the
-// threads touch the memory of the ring under the lock only.
+// ThreadSanitizer sees neither the kernel nor liburing, but needs no suppression, because all
+// threads access the memory of the ring under the lock.
 
 #if !defined(__has_include) || !__has_include(<liburing.h>)
 #error "bide/io/uring_driver.hpp needs <liburing.h>, of Debian's package liburing-dev."
@@ -66,13 +65,13 @@ struct uring_request : basic_task_links<native_platform, uring_request> {
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
     bool is_taken = false;     // in the list of the requests that look() handles
     bool has_answer = false;   // `answer` is the kernel's answer
-    bool asks_again = false;   // the kernel did not find it when it was to end it
+    bool asks_again = false;   // the kernel did not find it: ask again to end it
     wait_status ended_by = wait_status::granted;
     int fd = -1;
     int answer = 0;
     int result = 0; // negative: the system's error
     std::uint32_t size = 0;
-    void* data = nullptr; // of a write: only read
+    void* data = nullptr; // a write only reads it
     std::uint64_t offset = 0;
     void* waiter = nullptr;
     uring_request* next_taken = nullptr;
@@ -150,8 +149,8 @@ public:
 
     // ---- Requests
 
-    // Calls refusal() under the lock. If refusal() returns an outcome, returns that outcome.
-    // Otherwise submits the request.
+    // Calls refusal() under the lock. If refusal() returns `waiting`, submits the request. Returns
+    // what refusal() has returned.
     template <class Refusal>
     wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept {
         const guard section(locked_);
@@ -254,7 +253,7 @@ private:
 
     // ---- Called with the lock
 
-    // Returns a submission entry, which the caller fills and submits. The queue is empty before.
+    // Returns a submission entry, which the caller fills and submits. Requires: the queue is empty.
     io_uring_sqe& new_entry() noexcept { return *::io_uring_get_sqe(&ring_); }
 
     // Submits the entry. While the kernel accepts no request, retries.
@@ -342,14 +341,15 @@ private:
         }
     }
 
-    // Handles the kernel's answer. Returns false if the request is to be submitted again.
+    // Handles the kernel's answer. Returns false if the request must be submitted again.
     static bool is_over(uring_request& r) noexcept {
-        // It was ended on request, or because its thread has ended.
+        // The kernel has ended the request, because it was asked to, or because the thread that
+        // submitted the request has ended.
         if (r.answer == -ECANCELED || r.answer == -EINTR) {
             return r.at == phase::ends_early;
         }
         r.result = r.answer;
-        r.ended_by = wait_status::granted; // it has happened, or failed
+        r.ended_by = wait_status::granted; // the transfer was made, or it failed
         return true;
     }
 
@@ -380,7 +380,7 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
 /// epoll, so only this driver reads it without blocking a worker.
 ///
 /// When the kernel completes an operation, it interrupts the thread that began the operation. So a
-/// system call of that thread may fail with EINTR, as after a signal handler. System calls of bide
+/// system call of that thread may fail with EINTR, as after a signal. The system calls of bide
 /// handle this.
 template <class Platform>
 class basic_uring_driver final
@@ -398,14 +398,14 @@ public:
     /// 5.11 (ENOSYS).
     explicit basic_uring_driver(unsigned entries = 64) : base(entries) {}
     /// Closes the ring.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
-    /// attachment.
+    /// Requires: no coroutine waits for a file, no thread is in wait() or wake(), no attachment
+    /// exists.
     ~basic_uring_driver() override;
 
     /// Ends all waits and operations for the file with errc::closed. An operation that the kernel
-    /// has begun ends only when the kernel has confirmed its end. Must be called before the file is
-    /// closed, if a coroutine may wait for it. The kernel keeps the file open until the operations
-    /// have ended.
+    /// has begun ends when the kernel has confirmed its end. Call it before the file is closed, if
+    /// a coroutine may wait for the file. The kernel keeps the file open until the operations have
+    /// ended.
     /// Complexity: linear in the number of operations of the driver.
     void forget(int fd) noexcept {
         base::forget(fd);
@@ -415,18 +415,18 @@ public:
     }
 
     // ---- Operations. Each operation returns its error and throws nothing. Each accepts
-    // with_timeout() and with_stop(), and ends when its task is cancelled. If it ends in one of
-    // these ways, it returns errc::timeout or errc::stopped, and no byte was transferred.
+    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation, it
+    // returns errc::timeout or errc::stopped, and no byte was transferred.
     //
     // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a
     // cancellation asks the kernel to end the operation. The wait is over when the kernel confirms
-    // the end, which may be after the device has answered. If the transfer was made before, its
-    // result is returned. If the coroutine is destroyed meanwhile, the destructor blocks until the
-    // kernel has ended the operation.
+    // the end, which may be after the device has answered. If the kernel has made the transfer, the
+    // operation returns its result. If the coroutine is destroyed meanwhile, the destructor blocks
+    // until the kernel has ended the operation.
     //
-    // If no scheduler or run_loop runs the driver, the operation returns errc::no_driver. The file
-    // must not be in non-blocking mode; otherwise the operation returns
-    // resource_unavailable_try_again where it would wait. For sockets and pipes, use io_socket.hpp.
+    // If no scheduler or run_loop runs the driver, the operation returns errc::no_driver. If the
+    // file is in non-blocking mode, an operation that would wait returns
+    // resource_unavailable_try_again. For sockets and pipes, use io_socket.hpp.
 
     /// Reads from a file at an offset in bytes. The current position of the file stays the same.
     /// Returns: the number of bytes, which may be fewer than into.size(); 0 at the end of the file.
@@ -489,7 +489,7 @@ private:
                 return of.set_.end_now(r);
             }
             of.set_.end_early(r, w, why);
-            return false; // the completion decides
+            return false; // the completion gives the outcome
         }
         result<uring_count, std::error_code> collect(wait_status what, request& r) const noexcept {
             const wait_status how = what == wait_status::granted ? r.ended_by : what;
@@ -505,7 +505,7 @@ private:
 
     operation transfer(bool writes, int fd, void* data, std::size_t size,
                        std::uint64_t offset) noexcept {
-        constexpr std::size_t most = 0x7fff'f000; // as read(2)
+        constexpr std::size_t most = 0x7fff'f000; // the limit of read(2)
         request r{};
         r.writes = writes;
         r.fd = fd;

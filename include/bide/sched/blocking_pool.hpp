@@ -2,35 +2,34 @@
 #ifndef BIDE_SCHED_BLOCKING_POOL_HPP
 #define BIDE_SCHED_BLOCKING_POOL_HPP
 
-// Threads for work that blocks. They are started on demand, and kept for a while when they are
-// idle. Their number is limited. One lock protects all decisions. A thread is busy, idle, or has
-// left:
+// A pool of threads for work that blocks. It starts threads on demand, up to a limit, and keeps
+// idle threads for a while. One lock protects its state. A thread is busy, is idle, or has left:
 //
 //   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
-//   idle -> busy     a post removed the thread from the list and gave it work
-//   idle -> left     the thread removed itself from the list after keep_alive, or finish() removed
-//                    it
+//   idle -> busy     a post removes the thread from the list and gives it work
+//   idle -> left     the thread removes itself from the list after keep_alive, or finish() removes
+//                    the thread
 //   busy -> left     nothing is queued, and the pool is closed, keeps no idle threads, or has too
-//                    many
+//                    many threads
 //
-// A thread is removed from the list in one step, under the lock. Assume that a post comes when the
-// time of an idle thread is over. If the post finds that thread in the list, it gives the work to
-// the thread, and the thread finds the work before it leaves. Otherwise the post takes another
-// thread.
+// A post may come just when the keep_alive of an idle thread ends. A thread is removed from the
+// list in one step, under the lock. If the post removes the thread, it gives the thread its work,
+// and the thread runs the work instead of leaving. If the thread removes itself, the post does not
+// see the thread.
 //
-// Work is queued only while no thread is idle and at least one thread is busy. A busy thread reads
-// the queue before it becomes idle. Threads are started under the lock, too, so each counted thread
-// exists. So queued work is always run.
+// Queued work is always run. Work is queued only while no thread is idle and at least one thread is
+// busy, and a busy thread reads the queue before it becomes idle. Threads are started under the
+// lock, too, so each counted thread exists.
 //
-// The system may refuse to start a thread, for lack of memory or of threads. Then the work stays
-// queued, and the start must be tried again later: the start is owed. All present threads may be
-// blocked until that work has run. So each post tries the start again. The system does not report
-// when a start is possible again. So the owner of the pool also calls tend() at intervals, which
-// tries the start. `attention` tells the owner to begin these calls.
+// The system may refuse to start a thread, for lack of memory or of threads. The work then stays
+// queued, and the pool owes a start. Each post tries an owed start again, because all present
+// threads may be blocked until the queued work has run. The owner of the pool also calls tend() at
+// intervals, because the system does not report when a start is possible again. tend() tries the
+// start. `attention` tells the owner to begin these calls.
 //
-// To wake an idle thread, the waker changes the thread's word under the lock. Afterwards the waker
-// uses only the address of the word, because the thread may already have done its work, left and
-// been deleted.
+// A call that wakes an idle thread changes that thread's word under the lock. Without the lock, the
+// call uses only the address of the word, because the thread may have run its work, left and been
+// deleted.
 //
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
@@ -45,10 +44,10 @@ template <class Platform, class Thread = detail::os_thread> class BIDE_SHARED ba
 public:
     /// The limits and the name of a pool.
     struct options {
-        unsigned max_threads = 512; ///< the most threads at a time; the greatest value: no limit
+        unsigned max_threads = 512; ///< at a time; the greatest value means no limit
         std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
         std::string name = "bide";                    ///< threads are "<name>-b<index>"
-        std::size_t stack_size = 0;                   ///< of each thread; 0: the system's
+        std::size_t stack_size = 0; ///< of each thread; 0: the default of the system
         waker attention{}; ///< woken, maybe on any thread, when tend() or reap() must be called
     };
 
@@ -61,15 +60,15 @@ public:
 
     basic_blocking_pool& operator=(basic_blocking_pool&&) = delete;
 
-    /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, or on a new
-    /// one. If no more threads can be started, queues `r`. Queued runnables run in the order of the
-    /// posts. `r` must exist until it has run.
-    /// Returns: false if `r` was not taken. `why` is then errc::closed after finish(), otherwise
-    /// the error that kept the pool's first thread from being started.
+    /// Runs r.run.wake() on the thread that became idle last. If no thread is idle, starts one. If
+    /// no thread can be started, queues `r`. Queued runnables run in the order of the posts.
+    /// Returns: true if `r` runs or is queued. If post() returns false, `why` is errc::closed after
+    /// finish(); before finish(), `why` tells why the pool could not start its first thread.
+    /// Requires: `r` exists until it has run. The context of `attention` exists until this call has
+    /// returned.
     /// Memory order: what happens before the call happens before the run.
     /// Destroys: after `r` has begun to run, this call does not access the pool. So `r` may cause
-    /// the destruction of the pool. The context of `attention` must exist until the call has
-    /// returned.
+    /// the destruction of the pool.
     bool post(runnable& r, std::error_code& why) noexcept {
         why.clear();
         lock();
@@ -96,8 +95,7 @@ public:
     }
 
     /// Runs `r` at once, on an idle thread or on a new one. If no thread is idle and none can be
-    /// started, returns false, and does not queue `r`. Use it for work that must not wait for a
-    /// busy thread.
+    /// started, returns false and does not queue `r`. Use it for urgent work.
     bool try_run(runnable& r) noexcept {
         lock();
         if (wake_idle(r)) {
@@ -109,8 +107,7 @@ public:
     }
 
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
-    /// starts that thread. A thread calls it before it waits for tasks that only other threads can
-    /// run.
+    /// starts that thread. A thread calls it before it waits for tasks of other threads.
     BIDE_COLD void raise_limit() noexcept {
         lock();
         extra_threads_ = extra_threads_ + 1;
@@ -124,17 +121,17 @@ public:
         extra_threads_ = extra_threads_ - 1;
     }
 
-    /// Tries again to start the threads that the system has refused to start. If a start is still
-    /// owed, returns true, and the caller must try again after a while.
+    /// Tries again to start the threads that the system has refused to start. Returns true if the
+    /// pool still owes a start. The caller then calls tend() again after a while.
     BIDE_COLD bool tend() noexcept {
         const typename lock_word::guard section(lock_);
         start_queued();
         return owes_start();
     }
 
-    /// Joins the thread that has left, if it has ended. If it has not ended, returns true, and the
-    /// caller must try again after a while. Does not block. If Thread has no try_join(), does
-    /// nothing.
+    /// Joins the thread that has left the pool, if that thread has ended. Returns true if it has
+    /// not ended. The caller then calls reap() again after a while. Does not block. If Thread has
+    /// no try_join(), does nothing.
     BIDE_COLD bool reap() noexcept {
         bool again = false;
         if constexpr (requires(Thread& t) { t.try_join(); }) {
@@ -150,7 +147,7 @@ public:
     }
 
     /// Refuses further work, runs all queued runnables, and joins all threads. A second call waits
-    /// until the first one has done that.
+    /// for the end of the first call.
     /// Blocks: until the last thread has ended.
     /// Requires: the caller is not a thread of the pool; otherwise terminates with a message.
     BIDE_COLD void finish() noexcept {
@@ -180,7 +177,8 @@ public:
             delete last;
             lock();
             joining_ = false;
-            // Order: relaxed; under the lock, as in leave().
+            // Order: relaxed; under the lock. Another finish() sleeps only while `changed_` is
+            // unchanged.
             changed_.fetch_add(1, std::memory_order_relaxed);
         }
         unlock();
@@ -209,7 +207,7 @@ private:
 
         basic_blocking_pool& pool;
         const unsigned index;
-        var<runnable*> work; // what it must run; nullptr: it must leave
+        var<runnable*> work; // what the thread must run; nullptr: it must leave
         word state{awake};
         Thread thread;
     };
@@ -225,7 +223,7 @@ private:
 
     // ---- Called with the lock
 
-    // If an idle thread has taken `r`, releases the lock and returns true.
+    // If a thread is idle, gives it `r`, releases the lock and returns true.
     bool wake_idle(runnable& r) noexcept {
         worker* const w = idle_.first();
         if (w == nullptr || closed_) {
@@ -237,7 +235,7 @@ private:
         return true;
     }
 
-    // Gives `work` to an idle thread. Returns the word of that thread, which the caller must wake.
+    // Removes an idle thread from the list and gives it `work`. Returns the word to wake.
     const word* take_idle(worker& w, runnable* work) noexcept {
         idle_.remove(w);
         idle_count_ = idle_count_ - 1;
@@ -265,7 +263,7 @@ private:
         return {};
     }
 
-    // Returns the error because of which the work was only queued.
+    // Starts a thread for each queued runnable, until a start fails. Returns its error.
     std::error_code start_queued() noexcept {
         std::error_code error;
         while (runnable* const first = error ? nullptr : queue_.pop()) {
@@ -279,7 +277,7 @@ private:
         return error;
     }
 
-    // Called with the lock; releases it.
+    // Releases the lock. If a start is owed, wakes the owner of the pool.
     void unlock_and_ask() noexcept {
         const waker attention = owes_start() ? options_.attention : waker();
         unlock();
@@ -325,7 +323,7 @@ private:
                    futex_wait<Platform>(self.state, asleep, end)) {
             }
             lock();
-            if (self.state.load(std::memory_order_relaxed) == asleep) { // Order: as above.
+            if (self.state.load(std::memory_order_relaxed) == asleep) { // Order: see above.
                 take_idle(self, nullptr);
             } else if (runnable* const r = self.work) {
                 unlock();
@@ -336,17 +334,16 @@ private:
         return nullptr;
     }
 
-    // Called with the lock, returns without it. Joins the thread that left before this one. That
-    // thread may still be in its last steps or in the destructors of its thread-local objects.
+    // Releases the lock. Joins the thread that left before this one; that thread may still be in
+    // its last steps or in the destructors of its thread-local objects.
     BIDE_COLD void leave(worker& self) noexcept {
         worker* const before = left_;
         left_ = &self;
         threads_ = threads_ - 1;
         const bool last = closed_ && threads_ == 0;
         if (last) {
-            // Order: relaxed; under the lock. finish() sleeps only while the number is the one that
-            // it has read. If it has read the old number, it is woken below. If it reads the new
-            // number, it does not sleep.
+            // Order: relaxed; under the lock. finish() sleeps only while `changed_` has the value
+            // that finish() has read. If finish() has read the old value, this call wakes it below.
             changed_.fetch_add(1, std::memory_order_relaxed);
         }
         const waker attention = closed_ ? waker() : options_.attention;
@@ -370,8 +367,8 @@ private:
     var<std::size_t> queued_{0};
     detail::basic_task_list<Platform, worker> idle_; // the thread that became idle last is first
     var<unsigned> idle_count_{0};
-    var<unsigned> threads_{0};       // those that have not left
-    var<unsigned> started_{0};       // ever
+    var<unsigned> threads_{0};       // that have not left
+    var<unsigned> started_{0};       // number of starts
     var<unsigned> extra_threads_{0}; // above max_threads
     var<worker*> left_{nullptr};
     var<bool> joining_{false}; // a finish() has taken `left_`

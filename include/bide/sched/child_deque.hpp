@@ -2,9 +2,10 @@
 #ifndef BIDE_SCHED_CHILD_DEQUE_HPP
 #define BIDE_SCHED_CHILD_DEQUE_HPP
 
-// The children of when_all that a worker has forked and not started. The worker takes the youngest
-// child first, a thief the oldest one. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA
-// 2005. Here the buffer does not grow.)
+// Holds the children of when_all that a worker has forked and that no worker has started. The
+// owner, which is that worker, takes the youngest child first. A thief takes the oldest child
+// first. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA 2005. Here the buffer does not
+// grow.)
 //
 //   top       the oldest child. A thief takes it by a CAS that moves top up by one. The owner uses
 //             the same CAS to take the last child. To take all children, the owner moves top to
@@ -13,17 +14,16 @@
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //
 // Places are numbered upwards and never wrap. The slot of a place is the place modulo Capacity. The
-// owner pushes only while bottom - top < Capacity. Assume that the owner uses a slot again while a
-// thief still has the old value of the slot. Then top has moved meanwhile, and the CAS of the thief
-// fails.
+// owner pushes only while bottom - top < Capacity. If the owner reuses a slot while a thief still
+// has the old value of the slot, top has moved meanwhile, so the CAS of the thief fails.
 //
 // The owner moves bottom down and then reads top. A thief reads top and then bottom
-// [child_deque.last]. Assume that both are about to take the same child. Then the thief sees the
-// new bottom, or the owner sees that this child is the last one. In the second case the owner takes
-// the child by CAS, too, so only one of them succeeds.
+// [child_deque.last]. If both try to take the same child, one of two cases holds. The thief sees
+// the new bottom and takes nothing. Or the owner sees that the child is the last one; the owner
+// then takes the child by the same CAS as the thief, so only one of them succeeds.
 //
-// The pair [idle.announce] in idle.hpp: the owner pushes a child and then sees each worker that has
-// announced its sleep before. A worker that announces later sees the child.
+// [idle.announce] in idle.hpp: after a push, the owner sees each worker that announced its sleep
+// before the push. A worker that announces its sleep later sees the child.
 
 #include <bide/core/wake_scope.hpp>
 
@@ -55,17 +55,17 @@ public:
             return false;
         }
         for (; at != end && list.first() != nullptr; ++at) {
-            // Order: relaxed; the store of bottom publishes the slot. If a thief that is too late
-            // reads this value, its CAS fails.
+            // Order: relaxed; the store of bottom publishes the slot. If a late thief reads the new
+            // value of the slot, its CAS fails.
             slots_[at % Capacity].store(list.pop(), std::memory_order_relaxed);
         }
-        // Order: seq_cst; publishes the slots and the children [child_deque.publish], before the
-        // look for sleepers [idle.announce].
+        // Order: seq_cst; publishes the slots and the children [child_deque.publish] before the
+        // owner looks for sleepers [idle.announce].
         bottom_.store(at, std::memory_order_seq_cst);
         return true;
     }
 
-    /// Takes `r` back. Returns false if another worker has taken it, or if it is not the newest.
+    /// Takes `r` back. Returns false if `r` was stolen, or if `r` is not the youngest child.
     bool take_back(runnable& r) noexcept {
         // Order: relaxed, both; the owner has written them itself.
         const position bottom = bottom_.load(std::memory_order_relaxed);
@@ -78,11 +78,11 @@ public:
     void take_all(detail::run_list& list) noexcept {
         // Order: relaxed; the owner has written it itself.
         const position bottom = bottom_.load(std::memory_order_relaxed);
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         position top = top_.load(std::memory_order_relaxed);
         while (top < bottom) {
             // Order: relaxed; the owner has written the slots and the children itself. Failure: a
-            // thief has moved top meanwhile.
+            // thief has moved top, so the loop tries again.
             if (top_.compare_exchange_weak(top, bottom, std::memory_order_relaxed,
                                            std::memory_order_relaxed)) {
                 for (; top != bottom; ++top) {
@@ -97,19 +97,19 @@ public:
 
     /// Takes the oldest child. Returns nullptr if there is none, or if another thread takes it.
     runnable* steal() noexcept {
-        // Order: seq_cst [child_deque.last]; before the thief reads bottom.
+        // Order: seq_cst [child_deque.last]; top is read before bottom.
         position top = top_.load(std::memory_order_seq_cst);
-        // Order: seq_cst [child_deque.last]; after top was read. Acquire [child_deque.publish];
-        // sees the slot and the child.
+        // Order: seq_cst [child_deque.last]; bottom is read after top. Acquire
+        // [child_deque.publish]; sees the slot and the child.
         if (top >= bottom_.load(std::memory_order_seq_cst)) {
             return nullptr;
         }
-        // Order: relaxed; if it is old, the CAS fails.
+        // Order: relaxed; if the value is outdated, the CAS fails.
         runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
         // Order: release [child_deque.slot]; the slot was read before the owner uses it again.
-        // Release suffices for [child_deque.last]: if the owner reads an older top, its read comes
-        // before the read of every thief that reads the new top, in the order of the seq_cst steps.
-        // Failure: another thread has taken the child.
+        // Release suffices for [child_deque.last]. If the owner reads an older top, that read
+        // precedes each thief's read of the new top in the order of the seq_cst steps. Failure:
+        // another thread has taken the child.
         return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                             std::memory_order_relaxed)
                    ? oldest
@@ -118,10 +118,9 @@ public:
 
     /// Returns true if there is no child.
     bool empty() const noexcept {
-        // Order: seq_cst [idle.announce]; this is the last check before a sleep, after the
-        // announcement. If top is outdated, the deque looks fuller than it is.
+        // Order: seq_cst [idle.announce]; a worker reads bottom after its announcement.
         const position bottom = bottom_.load(std::memory_order_seq_cst);
-        // Order: relaxed; as above.
+        // Order: relaxed; if top is outdated, the deque looks fuller than it is.
         return top_.load(std::memory_order_relaxed) >= bottom;
     }
 
@@ -137,18 +136,19 @@ private:
     using position = std::uint64_t;
     using slot = typename Platform::template atomic<runnable*>;
 
-    // Takes the newest child, which is at `at`. Returns false if it was stolen.
+    // Takes the youngest child, which is at `at`. Returns false if the child was stolen.
     bool take(position at) noexcept {
-        // Order: seq_cst [child_deque.last]; before the owner reads top.
+        // Order: seq_cst [child_deque.last]; bottom is written before top is read.
         bottom_.store(at, std::memory_order_seq_cst);
-        // Order: seq_cst [child_deque.last]; after bottom was moved.
+        // Order: seq_cst [child_deque.last]; top is read after bottom was written.
         position top = top_.load(std::memory_order_seq_cst);
         if (top < at) {
             return true;
         }
         bool taken = false;
         if (top == at) {
-            // Order: relaxed; the owner wrote the slot and the child. Failure: a thief was first.
+            // Order: relaxed; the owner wrote the slot and the child. Failure: a thief took the
+            // child.
             taken = top_.compare_exchange_strong(top, at + 1, std::memory_order_relaxed,
                                                  std::memory_order_relaxed);
         }

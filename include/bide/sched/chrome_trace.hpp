@@ -12,12 +12,13 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Records what the workers of one scheduler, or one run_loop, do, and writes it as a Chrome trace,
-/// the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row.
-/// The row shows the runs of tasks by their names, the sleeps and the steals. The tag of a task is
-/// an argument of its runs, "tag". If a run was blocked and another thread ran the worker
-/// meanwhile, the blocked run stands in a row below. The same holds for a run of a loop that waited
-/// inside the loop. A worker that records an event does not wait for other workers.
+/// Records what the workers of one scheduler, or one run_loop, do. Writes the records as a Chrome
+/// trace, the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a
+/// row, which shows the runs of tasks by their names, the sleeps and the steals. The tag of a task
+/// is the argument "tag" of its runs. If a task blocked its thread and another thread ran the
+/// worker meanwhile, the run of the blocked task is shown in a row below. So is the run of a task
+/// that blocked and ran other tasks of its run_loop meanwhile. A worker that records an event does
+/// not wait for other workers.
 /// \code
 /// bide::chrome_trace trace("trace.json");
 /// bide::scheduler s({.trace = &trace});
@@ -25,14 +26,14 @@ namespace bide { inline namespace BIDE_ABI {
 class chrome_trace final : public trace_sink {
 public:
     /// Records the first `max_events` events of each worker. An event takes 32 bytes. If `path` is
-    /// not empty, the destructor writes to it.
+    /// not empty, the destructor writes the trace to that file.
     explicit chrome_trace(std::string path = {},
                           std::size_t max_events = std::size_t{1} << 18) noexcept
         : path_(std::move(path)), max_events_(static_cast<std::uint32_t>(
                                       (std::min)(max_events, std::size_t{~std::uint32_t{0}}))),
           start_(platform::now()) {}
 
-    /// Calls write() with the path, if there is one. An error is not reported.
+    /// Writes the trace to the path of the constructor, if there is one. Reports no error.
     ~chrome_trace() override {
         if (!path_.empty()) {
             write(path_.c_str());
@@ -60,8 +61,8 @@ public:
         return std::fclose(to) == 0 && written;
     }
 
-    /// Returns the number of events that were not recorded: those after a worker's first
-    /// max_events, and those for which there was no memory.
+    /// Returns the number of events that were not recorded: all events after the first max_events
+    /// of a worker, and all events for which there was no memory.
     std::uint64_t dropped() noexcept {
         // Order: relaxed; a count.
         std::uint64_t all = unrecorded_.load(std::memory_order_relaxed);
@@ -98,7 +99,7 @@ private:
         const char* name;
         std::uint32_t count;
         event_kind kind;
-        std::uint8_t tag; // its number: an event is trivial, so memory is touched when it is used
+        std::uint8_t tag; // the number of the tag, so that `event` is a trivial type
         std::uint16_t row;
     };
 
@@ -138,9 +139,9 @@ private:
         }
     }
 
-    // Each event is reported when it has ended. If an event began before the last event of its row
-    // had ended, the thread of that event had lost the worker to another thread. Such an event gets
-    // a row below.
+    // Returns the first row whose latest event ended before `e` began. Events are recorded when
+    // they end. If `e` began before the latest event of a row ended, other tasks ran while the
+    // thread of `e` was blocked, so `e` gets a row below.
     static std::uint16_t row_of(worker_log& l, const event& e) noexcept {
         unsigned row = 0;
         while (row + 1 < max_rows && l.row_ends[row] > e.begin) {
@@ -209,7 +210,7 @@ private:
                      id, worker * max_rows + row);
     }
 
-    // The identifier of a row. The identifier of the first row of a worker is the worker's number.
+    // Returns the identifier of a row. The first row of a worker has the worker's number.
     static unsigned tid(unsigned worker, unsigned row) noexcept { return worker + (row << 20); }
 
     const std::string path_;

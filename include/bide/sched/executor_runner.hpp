@@ -5,11 +5,10 @@
 /// \file
 /// Runs tasks on an executor of another library, such as an event loop or a thread pool.
 //
-// The tasks of a runner share a home, an object to which they belong (task_control.hpp). The home
-// exists as long as its runner or one of its tasks. A task holds a reference to the home from
-// start() until task_ended(), which is the last access of the task. So neither the runner's
-// destructor nor the executor waits for a task. The executor may count the tasks
-// (core/resume.hpp).
+// The tasks of a runner belong to one object, their home (task_control.hpp). The runner holds a
+// reference to the home. Each task holds one, too, from start() until task_ended(), which is its
+// last access to the home. The last reference deletes the home. So the runner's destructor does not
+// wait for the tasks. The executor may count the tasks (core/resume.hpp).
 
 #include <bide/sched/task_runner.hpp>
 
@@ -19,7 +18,7 @@ namespace detail {
 
 class executor_home;
 
-// Ends the use of a home by a runner.
+// Drops the reference of a runner to its home.
 struct executor_home_release {
     void operator()(executor_home* home) const noexcept;
 };
@@ -28,9 +27,8 @@ using executor_home_use = std::unique_ptr<executor_home, executor_home_release>;
 } // namespace detail
 
 /// Runs tasks on an executor that is not a scheduler of bide. Each step of a task is posted to the
-/// executor. The tasks can do the same as those of a scheduler: they wait in the same operations
-/// and for other tasks, and are cancelled in the same way. Groups, sets and streams accept this
-/// runner in the place of a scheduler.
+/// executor. The tasks use the same operations as the tasks of a scheduler, and are cancelled in
+/// the same way. Groups, sets and streams accept this runner instead of a scheduler.
 ///
 /// A time-out of such a task fires on bide's timer thread, which then posts the task.
 ///
@@ -40,9 +38,9 @@ using executor_home_use = std::unique_ptr<executor_home, executor_home_release>;
 /// \endcode
 class executor_runner : public task_runner {
 public:
-    /// Makes a runner over `where`. If an exception leaves a task whose handle was dropped,
-    /// `on_unhandled` gets the exception, on the thread where the task has ended. If there is no
-    /// `on_unhandled`, such an exception terminates the program.
+    /// Constructs a runner that posts to `where`. If an exception leaves a task whose handle was
+    /// dropped, `on_unhandled` gets the exception, on the thread where the task has ended. If there
+    /// is no `on_unhandled`, such an exception terminates the program.
     /// Throws: std::bad_alloc.
     /// Requires: `where` runs what is posted to it, and exists until the last task has ended, which
     /// may be after the destruction of this runner. If a strand, a poll_executor or an executor of
@@ -52,15 +50,16 @@ public:
                              std::function<void(std::exception_ptr)> on_unhandled = nullptr)
         : executor_runner(home_on(where, std::move(on_unhandled))) {}
 
-    /// Calls close(). Does not block: tasks that are left end in the executor.
+    /// Calls close(). Does not block. The executor runs the remaining tasks to their end.
     ~executor_runner() { close(); }
 
     /// Refuses new tasks and cancels the present ones, as scheduler::shutdown() does, but does not
-    /// wait for them. After this call, the event loop must run until tasks() is 0.
+    /// wait for them.
+    /// Requires: the executor runs until tasks() is 0.
     void close() noexcept;
 
-    /// Returns the number of tasks that have not ended. The number is a snapshot. When the runner
-    /// is closed, 0 means that the executor is no longer needed.
+    /// Returns the number of tasks that have not ended. The number is a snapshot. After close(), 0
+    /// means that the tasks no longer need the executor.
     std::size_t tasks() const noexcept;
 
     /// Starts one task on an executor: see spawn(where, source).
@@ -85,11 +84,10 @@ private:
 };
 
 /// Starts a task on an executor of another library. `source` is a task, a function, or a function
-/// that returns a task, as for task_runner::spawn(). The task resumes on this executor after each
+/// that returns a task (see task_runner::spawn()). The task resumes on this executor after each
 /// wait.
 ///
-/// join() of the handle blocks, so it must not be called on the executor's only thread. There,
-/// await async_join().
+/// On the executor's only thread, await async_join(): join() would block the executor.
 /// Returns: the handle. If the handle is dropped and the task throws, the program terminates.
 /// Throws: std::bad_alloc. Then `source` is destroyed and has not begun.
 /// Requires: `where` runs what is posted to it, and exists until the task has ended.
@@ -100,8 +98,8 @@ auto spawn(S& where, Source source) {
 }
 
 /// Starts a task on an executor of another library, without a handle. If an exception leaves the
-/// task, `on_error` gets the exception, on the thread where the task has ended. Everything else is
-/// as in spawn(where, source).
+/// task, `on_error` gets the exception, on the thread where the task has ended. For everything
+/// else, see spawn(where, source).
 template <executor S, class Source, std::invocable<std::exception_ptr> Handler>
     requires(!std::derived_from<S, task_runner>)
 void spawn(S& where, Source source, Handler on_error) {
@@ -125,8 +123,8 @@ public:
 
     // Refuses later tasks and cancels the present ones. A second call has no effect.
     void close() noexcept {
-        // Order: relaxed; a task that misses this store is cancelled nevertheless. If it is in the
-        // list, it is cancelled below; otherwise, when it first waits.
+        // Order: relaxed; a task that does not see this store is cancelled, too. If the task is in
+        // the list, it is cancelled below; if not, it is cancelled when it first waits.
         if (closing_.exchange(true, std::memory_order_relaxed)) {
             return;
         }
@@ -134,7 +132,7 @@ public:
         tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });
     }
 
-    // Order: acquire; what the ended tasks did, as drop() releases it.
+    // Order: acquire; sees what the ended tasks did before their drop().
     std::size_t tasks() const noexcept { return users_.load(std::memory_order_acquire) - 1; }
 
     void start(task_header& t) noexcept override {
@@ -148,13 +146,13 @@ public:
         }
     }
     void post(runnable& r) noexcept override {
-        const executor_ref where = where_; // a runnable may end the home
+        const executor_ref where = where_; // running `r` may destroy this home
         where.post(r);
     }
     executor_ref executor() noexcept override { return where_; }
 
     void drop() noexcept {
-        // Order: acq_rel; the last user comes after all others.
+        // Order: acq_rel; the deletion comes after the accesses of all other users.
         if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete this;
         }

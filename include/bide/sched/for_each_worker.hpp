@@ -23,8 +23,8 @@ template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
 
 template <class F> using on_worker_t = decltype(detail::call_on_worker(std::declval<F&>(), 0U));
 
-// The calls on all workers, and the outcomes of the calls. A call counts as ended when its callable
-// is destroyed, even if the call was refused.
+// Holds the outcomes of the calls on all workers. A call ends when its callable is destroyed, even
+// if the scheduler has refused to run it.
 template <class F> class worker_calls {
     using value_type = on_worker_t<F>;
     static_assert(std::is_void_v<value_type> || std::is_object_v<value_type>,
@@ -61,8 +61,8 @@ public:
     basic_gate<native_platform>& ended() noexcept { return ended_; }
 
     // Returns the values.
-    // Throws: if calls threw, the exception of the worker with the lowest number. stopped_error if
-    // a call was refused.
+    // Throws: if calls threw, the exception of the call on the worker with the lowest number.
+    // Otherwise stopped_error, if the scheduler has refused a call.
     // Requires: the calls have ended.
     result finish() {
         bool refused = false;
@@ -105,20 +105,20 @@ private:
 
 } // namespace detail
 
-/// Calls f(w), or f(), for each worker w of the scheduler. The call runs on the thread that was
-/// started for that worker, after on_worker_start(w). So f may set thread-local state for the tasks
-/// that run on that thread. f is not called on threads for blocking tasks, although such a thread
-/// may run a worker for a time. Returns the values in the order of the workers, as a std::vector.
-/// If f returns void, returns nothing.
+/// Calls f(w), or f(), for each worker w of the scheduler. The call runs on the thread that the
+/// scheduler has started for that worker, after on_worker_start(w). So f may set thread-local state
+/// for the tasks that run on that thread. A thread for blocking tasks does not call f, even while
+/// it runs a worker. Returns the values in the order of the workers, as a std::vector. If f returns
+/// void, returns nothing.
 ///
 /// The calls are pinned tasks (spawn_options::worker). Each call waits for its thread: if the
 /// thread is blocked in a task, the call begins when that task has ended.
 /// Blocks: until all calls have ended.
-/// Throws: the exception of the worker with the lowest number whose call threw, when all have
-/// ended. stopped_error if the scheduler is shutting down: then some calls may have run.
-/// std::bad_alloc. std::system_error (resource_deadlock_would_occur) if the caller is the thread of
-/// a worker of this scheduler, also in an arm of a fork-join, because two such threads would wait
-/// for each other. On such a thread, await async_for_each_worker().
+/// Throws: if calls threw, the exception of the call on the worker with the lowest number, after
+/// all calls have ended. stopped_error if the scheduler is shutting down; some calls may have run.
+/// std::bad_alloc. std::system_error (resource_deadlock_would_occur) if the calling thread was
+/// started for a worker of this scheduler, because two such callers would wait for each other. On
+/// such a thread, await async_for_each_worker().
 /// Requires: f may be called by several threads at once.
 template <class F>
     requires std::invocable<F&, unsigned> || std::invocable<F&>
@@ -135,13 +135,13 @@ auto for_each_worker(scheduler& s, F&& f) ->
     return calls.finish();
 }
 
-/// Calls a function on each worker, as for_each_worker() does, for a coroutine. The calls start
-/// when the task is awaited. The coroutine may run on one of the workers, and does not block that
-/// worker.
-/// Throws: as for_each_worker(), when all calls have ended.
+/// Returns a task that calls a function on each worker, as for_each_worker() does. The calls start
+/// when the task is awaited. The awaiting coroutine may run on one of the workers; it does not
+/// block that worker.
+/// Throws: what for_each_worker() throws, after all calls have ended.
 /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
 /// blocks until all calls have ended.
-/// Cancellation: the calls are not interrupted. A cancelled task waits until they have ended.
+/// Cancellation: does not interrupt the calls. A cancelled task waits until the calls have ended.
 template <class F>
     requires std::invocable<F&, unsigned> || std::invocable<F&>
 auto async_for_each_worker(scheduler& s, F f) -> task<typename detail::worker_calls<F>::result> {

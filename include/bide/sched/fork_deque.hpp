@@ -2,10 +2,11 @@
 #ifndef BIDE_SCHED_FORK_DEQUE_HPP
 #define BIDE_SCHED_FORK_DEQUE_HPP
 
-// The jobs that one thread has forked and not joined yet, as a stack. The younger part of the stack
-// is private to the owner. (A split deque: Dinan, Larkins, Sadayappan, Krishnamoorthy, Nieplocha,
-// "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace", MuCoCoS 2014. Here a push or pop
-// in the private part is one relaxed load and a compare, without a fence.)
+// Holds the jobs that one thread, the owner, has forked and not joined yet, as a stack. The younger
+// part of the stack is private to the owner. (A split deque: Dinan, Larkins, Sadayappan,
+// Krishnamoorthy, Nieplocha, "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace",
+// MuCoCoS 2014. Here a push or pop in the private part costs one relaxed load and one compare, and
+// no fence instruction.)
 //
 // The job of the fork at depth i is in slot i:
 //
@@ -18,14 +19,13 @@
 //           (publish_all()).
 //   (top is never above split, and split is never above bottom)
 //
-// `range_` contains top and split in one word. Only the owner writes `bottom_`. A slot is written
-// again only after its job has ended. So a thief may read the slot after its CAS
-// [fork_deque.publish], even if the values of top and split that the thief had read before are
-// outdated.
+// `range_` contains top and split in one word. Only the owner writes `bottom_`. The owner reuses a
+// slot only after the job in it has ended. So a thief may read the slot after its CAS
+// [fork_deque.publish], even if the slot was reused between the thief's read of `range_` and the
+// CAS.
 //
-// `limit_` tells the owner when it must read `range_`. Such a read is called a look. A push to a
-// depth at or above the limit, and a pop from such a depth, need no look. There are two kinds of
-// limit:
+// `limit_` tells the owner when to read `range_`. Such a read is called a look. If the depth of a
+// push or pop is at or above the limit, the owner does not look. There are two kinds of limit:
 //
 //   at least max(split, top + 2)  The owner sets it. It is never below split, so a job that the
 //                                 owner pushes or pops without a look is private. It is also at
@@ -36,33 +36,30 @@
 //                                 or pop looks.
 //
 // The caller tells the deque how many public jobs are wanted: at least two, and more while workers
-// sleep. The deque asks for this number only when the owner looks anyway. So the number does not
-// change the cost of a push or pop without a look. A number that is too small or too large only
-// changes when jobs become public.
+// sleep. The deque asks for this number only when the owner looks. A number that is too small or
+// too large only changes when jobs become public.
 //
 // Only the owner writes a limit of the first kind. The thief that takes the last public job writes
-// `requested`. So the owner's next push or pop publishes half of the private jobs, before the next
-// thief comes.
+// `requested`. So the owner's next push or pop publishes half of the private jobs.
 //
 // No request is lost. At any time, one of these holds: some job is public; no job is private;
 // `limit_` is `requested`; or the thief that took the last public job is about to write
-// `requested`. The owner overwrites `requested` in two places. In the first place, the owner
-// publishes jobs. Then some job is public, and the thief that takes the last public job writes
-// `requested` after the owner's write. In the second place, the owner has found no job to publish,
-// and writes the limit by an exchange. If the exchange returns `requested`, the owner looks again,
-// and sees which job the requesting thief has taken [fork_deque.request].
+// `requested`. The owner overwrites `requested` in two cases. If the owner publishes jobs, some job
+// is public, and the thief that takes the last public job writes `requested` after the owner's
+// write. If the owner finds no job to publish, it writes the limit by an exchange. If the exchange
+// returns `requested`, the owner looks again, and sees which job the requesting thief has taken
+// [fork_deque.request].
 //
-// If the deque has neither public nor private jobs, the next push looks. Proof: bottom is equal to
-// top then, and `limit_` is at least top + 2, in each of three cases. The owner may have seen this
-// top in the CAS by which it took back the last job. The owner may have set this top in reset(). Or
-// a thief took the last job, and has written `requested` since.
+// If the deque has neither public nor private jobs, the next push looks. Proof: bottom then equals
+// top. `limit_` is at least top + 2 in each of three cases. The owner saw this top when it took
+// back the last job. The owner set this top in reset(). Or a thief took the last job and then wrote
+// `requested`.
 //
-// A request may come late and replace another request. So each request is an exchange. The owner
-// reads the end of a chain of exchanges, and so sees which jobs all thieves of the chain have
-// taken.
+// A late request may replace another request. Each request is an exchange, so an owner that reads
+// the last request of a chain of exchanges sees which jobs all thieves of the chain have taken.
 //
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
-// publishes all private jobs in the owner's place. The thief sets the bit `publishing` in `range_`,
+// publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
 // writes `requested`, makes a heavy fence, and reads `bottom_`. Then one CAS of `range_` clears the
 // bit and moves split up to that bottom. Each push or pop of the owner that looks clears the bit
 // first. If the owner has cleared the bit, the CAS fails. If the owner does not look, these steps
@@ -71,17 +68,18 @@
 //   owner: writes bottom   light fence   reads the limit      thief: requests   heavy fence   reads bottom
 //
 // If the owner has read the limit before the request, the thief reads the bottom that the owner has
-// written. Otherwise the owner sees the request and looks. A push may check the limit before it
-// writes bottom: a push only adds a job, and it does not matter whether the thief sees that job. A
-// light fence costs nothing; the thief pays for both fences (core/platform.hpp). On a system
-// without a heavy fence, thieves do not publish, and the owner keeps more jobs public.
+// written. If not, the owner sees the request and looks. A push has no fence and checks the limit
+// before it writes bottom. That is correct because a push only adds a job: the thief may publish
+// that job or not. A light fence costs nothing, because the heavy fence of the thief also acts on
+// the owner (core/platform.hpp). On a system without a heavy fence, thieves do not publish, and the
+// owner keeps more jobs public.
 //
-// Each time the owner writes the limit, either it changes `range_` afterwards, or its write
-// replaces no request. So for a thief that has set the bit, either the owner clears the bit, or the
-// thief writes `requested` after the owner's write [fork_deque.publishing].
+// If a write of the limit by the owner replaces a request, the owner changes `range_` or looks at
+// it afterwards. So if a thief has set the bit, the owner clears the bit, or the thief writes
+// `requested` after the owner's write [fork_deque.publishing].
 //
-// The pair [idle.announce] in idle.hpp: the owner publishes a job and then sees each worker that
-// has announced its sleep before. A worker that announces later sees the job.
+// [idle.announce] in idle.hpp: after the owner has published a job, it sees each worker that
+// announced its sleep before. A worker that announces its sleep later sees the job.
 
 #include <bide/core/detail/process_wide.hpp>
 
@@ -93,12 +91,12 @@ namespace bide { inline namespace BIDE_ABI {
 /// What basic_fork_deque::pop() did.
 enum class fork_pop : std::uint8_t {
     popped,               ///< The job was taken back.
-    popped_and_published, ///< The same, and jobs were published: wake a worker.
-    stolen,               ///< The job was stolen, and so were all older ones.
+    popped_and_published, ///< As popped; jobs were published, so the caller wakes a worker.
+    stolen,               ///< The job and all older jobs were stolen.
 };
 
-/// A deque of pointers to jobs. It has room for InitialCapacity jobs at first. When it is full, its
-/// capacity doubles.
+/// A deque of pointers to jobs. Its capacity is InitialCapacity at first, and doubles when it is
+/// full.
 template <class Platform, class Job, unsigned InitialCapacity = 256> class basic_fork_deque {
     static_assert(InitialCapacity >= 1 && InitialCapacity <= 1U << 16);
 
@@ -114,25 +112,25 @@ public:
     // pop(d). If pop(d) reports that the job was stolen, the owner waits for the end of the job and
     // calls reset(d).
 
-    /// Returns the number of jobs, including stolen jobs that were not reset yet. The next job is
-    /// pushed at the depth of this number.
+    /// Returns the number of jobs, including stolen jobs that were not reset yet. It is the depth
+    /// of the next push.
     depth_type depth() const noexcept {
         // Order: relaxed; the owner has written it.
         return bottom_.load(std::memory_order_relaxed);
     }
 
-    /// The number of jobs that are kept public at least, if there are so many.
+    /// The minimum number of jobs that the owner keeps public, if it has so many.
     static constexpr depth_type min_public = 2;
 
     /// Pushes a job. If the push looks, it calls wanted(), which returns the number of jobs to keep
-    /// public. A number below min_public counts as min_public. Returns true if jobs were published;
-    /// the caller then wakes a worker.
+    /// public. A number below min_public counts as min_public. If it publishes jobs, returns true,
+    /// and the caller wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
     template <class Wanted = depth_type (*)() noexcept>
     bool push(Job& job, Wanted wanted = &least) {
         const depth_type at = depth();
-        // Order: relaxed; no data comes with the limit: the owner has written it itself, or a thief
-        // has written `requested`. The owner may see a request late.
+        // Order: relaxed; the limit publishes no data: it is the owner's own value, or `requested`.
+        // The owner may see a request late.
         if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
             return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
         }
@@ -143,14 +141,14 @@ public:
     }
 
     /// Takes back the youngest job, at depth `at`, unless it was stolen. A stolen job stays in its
-    /// slot; jobs that are pushed while the stolen job runs go on top of it. wanted() is as in
-    /// push().
+    /// slot. The owner pushes later jobs above it while the stolen job runs. If the pop looks, it
+    /// calls wanted(), as push() does.
     /// Requires: at + 1 == depth().
     template <class Wanted = depth_type (*)() noexcept>
     fork_pop pop(depth_type at, Wanted wanted = &least) noexcept {
         // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
         bottom_.store(at, std::memory_order_release);
-        // Order: seq_cst [fork_deque.busy]; before the look at the limit.
+        // Order: seq_cst [fork_deque.busy]; bottom is written before the limit is read.
         Platform::light_fence();
         // Order: relaxed; as in push().
         if (limit_.load(std::memory_order_relaxed) > at) [[unlikely]] {
@@ -164,17 +162,17 @@ public:
     void reset(depth_type at) noexcept {
         // Order: release [fork_deque.bottom]; as in push().
         bottom_.store(at, std::memory_order_release);
-        // No new limit is needed, because the present one is at least two above this depth. Either
-        // a thief took the last public job and has written `requested`, or the owner took that job
-        // back and then set the limit.
+        // The present limit is still valid, because it is at least two above this depth: a thief
+        // took the last public job and wrote `requested`, or the owner took that job back and set
+        // the limit.
         // Order: release [fork_deque.publishing]; if a thief sets the bit `publishing` after this
-        // step, it reads the bottom that was written above. If a thief has set the bit before, this
-        // step clears it.
+        // step, the thief reads the bottom that was written above. If a thief has set the bit
+        // before, this step clears the bit.
         range_.exchange(pack(at, at), std::memory_order_release);
     }
 
-    /// Returns true if no job is public, or if fewer than `wanted` jobs are left. A loop that can
-    /// be divided is then divided.
+    /// Returns true if no job is public, or if fewer than `wanted` jobs are left. The caller then
+    /// divides its loop, if possible.
     bool wants_work(depth_type wanted = 1) const noexcept {
         // Order: relaxed; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
@@ -185,7 +183,7 @@ public:
 
     /// Takes the oldest public job. Returns nullptr if there is none.
     Job* steal() noexcept {
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         word seen = range_.load(std::memory_order_relaxed);
         while (!has_no_public(seen)) {
             const depth_type at = top_of(seen);
@@ -209,7 +207,7 @@ public:
 
     /// Returns true if no job is public. A worker calls it for its last check before it sleeps.
     bool is_empty_to_thieves() const noexcept {
-        // Order: seq_cst [idle.announce]; comes after the announcement.
+        // Order: seq_cst [idle.announce]; this read comes after the worker's announcement.
         return has_no_public(range_.load(std::memory_order_seq_cst));
     }
 
@@ -242,7 +240,7 @@ public:
     bool publish_all() noexcept {
         auto alone = publisher::none;
         // Order: acquire [fork_deque.publisher]; the previous thief has cleared its bit. Failure
-        // relaxed: another thief is here, and nothing is done.
+        // relaxed: another thief publishes, and this call does nothing.
         if (!publisher_.compare_exchange_strong(
                 alone, publisher::present, std::memory_order_acquire, std::memory_order_relaxed)) {
             return false;
@@ -250,16 +248,17 @@ public:
         // Order: acquire [fork_deque.publishing]; the owner may have written the limit and then
         // changed the range. This thief sees those writes, so its request below comes after them.
         word seen = range_.fetch_or(publishing, std::memory_order_acquire) | publishing;
-        // Order: release [fork_deque.request]; the owner that reads this sees the bit.
+        // Order: release [fork_deque.request]; an owner that reads this request sees the bit.
         limit_.exchange(requested, std::memory_order_release);
-        // Order: seq_cst [fork_deque.busy]; before the look at the bottom.
+        // Order: seq_cst [fork_deque.busy]; the limit is written before bottom is read.
         const bool is_ordered = detail::heavy_fence<Platform>();
         // Order: acquire [fork_deque.bottom]; sees the slots and the jobs below.
         const depth_type bottom = is_ordered ? bottom_.load(std::memory_order_acquire) : 0;
         bool published = false;
         while ((seen & publishing) != 0) {
             const depth_type split = split_of(seen);
-            // Order: seq_cst; publishes as rebalance() does. Failure: the loop reads again.
+            // Order: seq_cst; publishes the jobs, as the CAS in rebalance() does. Failure: the loop
+            // reads again.
             if (range_.compare_exchange_weak(seen, pack(top_of(seen), (std::max)(split, bottom)),
                                              std::memory_order_seq_cst,
                                              std::memory_order_relaxed)) {
@@ -312,9 +311,9 @@ private:
     }
 
     BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept {
-        // Top may be outdated, but it is never above the current top; the CAS decides. A thief in
-        // publish_all() may have read the old bottom, from before this pop. Such a thief has set
-        // its bit before this look [fork_deque.busy].
+        // The top in `seen` may be outdated, but it is never above the current top. The CAS below
+        // checks it. If a thief in publish_all() has read the bottom from before this pop, that
+        // thief has set its bit before this look [fork_deque.busy].
         word seen = look();
         while (at < split_of(seen)) {
             const depth_type top = top_of(seen);
@@ -325,7 +324,7 @@ private:
                 return fork_pop::stolen;
             }
             // Takes back half of the public jobs. If fewer than `wanted` jobs would stay public,
-            // takes back fewer; otherwise the owner would soon publish the same jobs again.
+            // takes back fewer, because the owner would soon publish the same jobs again.
             const depth_type half = (split - top) / 2;
             const depth_type spare = split - top - (std::min)(split - top, wanted);
             const depth_type back =
@@ -342,9 +341,9 @@ private:
         return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
     }
 
-    // Returns how many private jobs to publish. If at least `wanted` jobs are public, returns 0.
-    // Otherwise returns half of the private jobs, rounded up. If fewer than `wanted` jobs would
-    // then be public, returns more.
+    // Returns how many private jobs to publish. If at least `wanted` jobs are public, returns 0. If
+    // fewer are public, returns half of the private jobs, rounded up, or more if fewer than
+    // `wanted` jobs would then be public.
     depth_type publish_count(word seen, depth_type wanted) const noexcept {
         const depth_type mine = depth() - split_of(seen);
         const depth_type theirs = split_of(seen) - top_of(seen);
@@ -359,10 +358,10 @@ private:
         return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
     }
 
-    // Returns the range, for an owner that looks. If a thief is in publish_all(), keeps that thief
-    // from moving split.
+    // Returns the range, for an owner that looks. Keeps a thief in publish_all() from moving split.
     word look() noexcept {
-        // Order: relaxed; with an old top fewer jobs are published: see [fork_deque.request].
+        // Order: relaxed; if top is outdated, the owner publishes fewer jobs: see
+        // [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
         return (seen & publishing) == 0 ? seen : take_over();
     }
@@ -389,7 +388,7 @@ private:
                 seen = take_over();
                 continue;
             }
-            // Order: relaxed; if the limit has that value already, no request is overwritten.
+            // Order: relaxed; if the limit has that value already, no request is pending.
             if (limit_.load(std::memory_order_relaxed) == next_limit) {
                 return false;
             }
@@ -420,9 +419,9 @@ private:
     alignas(cache_line_pair) typename Platform::template atomic<depth_type> bottom_{0};
     // Only the owner uses these.
     depth_type capacity_ = 0;
-    slot* slots_ = nullptr; // from top to bottom: jobs
+    slot* slots_ = nullptr; // the jobs, by depth
     unsigned grown_ = 0;
-    std::unique_ptr<slot[]> buffers_[max_buffers]; // the outgrown ones, too: a thief may read there
+    std::unique_ptr<slot[]> buffers_[max_buffers]; // all that were used: thieves may read old ones
 
     // Any thread uses these.
     alignas(cache_line_pair) typename Platform::template atomic<word> range_{0};

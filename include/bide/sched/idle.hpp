@@ -2,10 +2,10 @@
 #ifndef BIDE_SCHED_IDLE_HPP
 #define BIDE_SCHED_IDLE_HPP
 
-// basic_idle knows which workers sleep and which workers search. While any worker sleeps, some
-// worker finds each job, and no time-out is needed for that. A thread that makes a job visible asks
-// here which worker to wake. A worker that finds nothing announces here that it will sleep, checks
-// every queue once more, and sleeps.
+// basic_idle knows which workers sleep and how many search. It ensures, without time-outs, that no
+// job waits unseen while a worker sleeps. A thread that makes a job visible asks here which worker
+// to wake. A worker that finds nothing announces here that it will sleep, checks every queue once
+// more, and sleeps.
 //
 // The state is one word:
 //
@@ -14,62 +14,61 @@
 //                      sleep, or find a job and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   timed      1 bit   one of the sleepers sleeps with a time-out
-//   deferred   1 bit   there may be a job for which no worker was woken, because a worker was
-//                      searching or is the timed sleeper: the last worker to end its search wakes
+//   deferred   1 bit   a job may be queued for which no worker was woken, because a worker was
+//                      searching or is the timed sleeper. The last worker to end its search wakes
 //                      another
 //   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
 // The set is an array of bits. The set, `sleeping` and `timed` change only with the lock held, in
-// the one step that releases the lock. The other fields change at any time. Each step decides by
-// the value that it replaces.
+// the one step that releases the lock. The other fields change at any time. Each step is a
+// read-modify-write, so its decision uses the value that it replaces.
 //
-// The pair [idle.announce]. The pusher makes its job visible and then reads the word. The worker
-// announces in the word and then looks at the queues. All four steps are seq_cst:
+// The pair [idle.announce]: the pusher makes its job visible and then reads the word. The worker
+// announces its sleep in the word and then looks at the queues. All four steps are seq_cst:
 //
 //   pusher: job visible   read the word          worker: announce   look at every queue
 //
-// Assume that the pusher's read comes before the announcement in their single order. Then the job
-// became visible before the worker's look, and the look sees the job. This holds for each
-// announcement that comes after the pusher's read, also of a worker that was awake at that time. So
-// a worker that announces later does not sleep while the job is queued.
+// If the pusher's read precedes an announcement in the order of these steps, the job became visible
+// before that worker's look, and the look sees the job. So a worker that announces after the
+// pusher's read does not sleep while the job is queued.
 //
-// If the announcement comes first, the pusher reads that a worker sleeps. Then the pusher wakes a
-// worker, with one exception: if it reads that a worker searches, it sets `deferred` and leaves the
-// job to the searching worker. If the announcing worker sees the job in its look, it retracts its
-// announcement. Either the worker is then still in the set, or a waker has removed it from the set
-// and counted it as searching. In the second case, the waker is about to give it a token.
+// If the announcement precedes the pusher's read, the pusher reads that a worker sleeps. If a
+// worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If no
+// worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look, it
+// retracts its announcement. If the worker is no longer in the set, a waker has removed it and
+// counted it as searching; that waker is about to give the worker a token.
 //
-// Why one wake and a bit are enough. Invariant: while a worker sleeps, there are at most as many
-// queues with jobs as searchers, or `deferred` is set. These are the steps that keep it:
+// One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
+// at least as many workers search as queues have jobs. These steps keep the invariant:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
-//   - A searcher that takes the last job of a queue ends its search. So there is one such queue
-//     less and one searcher less.
-//   - A searcher may leave jobs in the queue from which it took its own, or may have moved jobs to
-//     another queue. Then it ends its search with `more`, which sets the bit.
-//   - A worker that sleeps has looked. The jobs that were queued before its announcement had been
-//     taken; otherwise it would have retracted the announcement in order to search.
+//   - A searcher that takes the last job of a queue ends its search. So there is one searcher less
+//     and one queue with jobs less.
+//   - If a searcher leaves jobs in the queue from which it took its own, or has moved jobs to
+//     another queue, it ends its search with `more`, which sets the bit.
+//   - A worker sleeps only if its look finds no job. So each job that was queued before its
+//     announcement was taken.
 //
-// While the bit is set, the last searcher that finds a job wakes the next worker. This goes on
-// until a worker finds nothing and announces. Then `searching` is 0, and the announcement clears
-// the bit, because every push that has set the bit comes before the look of this worker. If that
-// look finds a job, retract() sets the bit again.
+// While the bit is set, the last searcher that finds a job wakes the next worker. Such wakes
+// continue until the last searcher finds nothing and announces its sleep. `searching` is then 0,
+// and the announcement clears the bit, because every push that has set the bit comes before the
+// look of this worker. If that look finds a job, retract() sets the bit again.
 //
-// A worker that is awake may move a job between two queues. Meanwhile the job is in neither of
-// them, and a look may miss it. When the worker has put the job into the second queue, it reads the
-// word like a pusher, or ends its search with `more`. So a worker that announces later sees the job
-// [idle.handed_over]. If a worker slept before, the moving worker wakes a worker or sets the bit.
+// A worker that is awake may move a job between two queues. During the move, the job is in neither
+// queue, and a look may miss it. After the move, the worker reads the word as a pusher does, or
+// ends its search with `more`. So a worker that announces later sees the job [idle.handed_over]. If
+// a worker slept before, the moving worker wakes a worker or sets the bit.
 //
 // A job that only one thread may run is pinned to that thread. Other workers do not look for it.
-// Its pusher wakes the worker of that thread, which then also counts as a searcher. If a worker was
-// woken for another job and takes a pinned one, it ends its search with `more`.
+// Its pusher wakes the worker of that thread. The woken worker counts as a searcher, too. If a
+// worker was woken for another job and takes a pinned one, it ends its search with `more`.
 //
 // The timed sleeper is a sleeper that sleeps with a time-out while other workers run. From time to
 // time, it looks for jobs in LIFO slots. A push into a LIFO slot wakes no worker, because the
 // worker that owns the slot usually takes the job at once. Such a push relies on the timed sleeper,
 // and sets `deferred`. While there is a timed sleeper, no announcement clears this bit. If the
-// timed sleeper is woken for another job, the end of its search wakes the next worker, which
-// becomes the timed sleeper.
+// timed sleeper is woken for another job, the end of its search wakes another worker, which becomes
+// the timed sleeper.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -100,64 +99,63 @@ public:
 
     basic_idle& operator=(basic_idle&&) = delete;
 
-    // ---- A thread that has made a job visible, by a seq_cst step
+    // ---- Functions for a thread that has made a job visible by a seq_cst step
 
     /// Returns a sleeping worker that the caller must unpark. That worker then counts as searching.
     /// Returns none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// As wake_one(), for a push into a LIFO slot. Also returns none if there is a timed sleeper.
+    /// Called after a push into a LIFO slot. Returns what wake_one() returns, but also none if
+    /// there is a timed sleeper.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
-    /// Called when an arm was published whose fork-join is not worth a wake. If a worker searches
-    /// or there is a timed sleeper, returns none. Otherwise returns a sleeping worker, which the
-    /// caller must unpark; none if no worker sleeps. If there is a timed sleeper, the end of a
-    /// search does not wake a worker for the arm either. If no worker takes the arm, its owner runs
-    /// it.
+    /// Called after an arm of a short fork-join was published. Returns a sleeping worker that the
+    /// caller must unpark. Returns none if no worker sleeps, a worker searches, or there is a timed
+    /// sleeper. If there is a timed sleeper, the end of a search does not wake a worker for the arm
+    /// either. If no worker takes the arm, the owner of the arm runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
 
-    /// Wakes the worker `which` for a pinned job. Returns true if that worker sleeps. Then the
-    /// caller must unpark it, and it counts as searching.
+    /// Wakes the worker `which` for a pinned job. If that worker sleeps, counts it as searching and
+    /// returns true. The caller must then unpark it.
     [[nodiscard]] bool wake_worker(unsigned which) noexcept {
         // Order: seq_cst [idle.announce]; after the job was made visible.
         return count(word_.load(std::memory_order_seq_cst), sleeping_) != 0 && remove(which, false);
     }
 
-    // ---- A worker, each with a number of its own below `workers`
+    // ---- Functions for a worker. Each worker has its own number below `workers`.
 
     /// Counts the caller as searching. If at least half of the workers search already, does not
     /// count the caller and returns false.
     [[nodiscard]] bool start_search() noexcept {
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         word seen = word_.load(std::memory_order_relaxed);
         do {
             if (2 * count(seen, searching_) >= workers_) {
                 return false;
             }
-            // Order: relaxed; it counts, and publishes nothing. Failure: the loop reads again.
+            // Order: relaxed; the count publishes nothing. Failure: the loop reads again.
         } while (!word_.compare_exchange_weak(seen, seen + searcher, std::memory_order_relaxed,
                                               std::memory_order_relaxed));
         return true;
     }
 
-    /// Ends the search of the caller. The caller counts as searching and has found a job. `more` is
-    /// true if another worker should be woken. There are three reasons. The queue from which the
-    /// caller took its job may have further jobs. The caller may have moved jobs to another queue.
-    /// Or the job of the caller comes from no queue, but from a timer, for example; then the job
-    /// for which the caller was woken is still queued. Returns the worker that the caller must
-    /// unpark, or none.
+    /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
+    /// if another worker should be woken, for one of three reasons. The queue from which the caller
+    /// took its job may have further jobs. The caller may have moved jobs to another queue. Or the
+    /// caller's job came from no queue, but from a timer, for example, so the job for which the
+    /// caller was woken is still queued. Returns the worker that the caller must unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
     }
 
-    /// Adds the caller to the sleepers. `searching` is true if the caller counts as searching; the
-    /// call ends that. The caller must then check every queue once. After the check, it sleeps
-    /// until it is unparked, or calls retract(). Returns true if the caller becomes the timed
-    /// sleeper. That happens if `may_time` is true, there is no other timed sleeper, and some
-    /// worker neither sleeps nor is blocked.
+    /// Adds the caller to the sleepers. If `searching` is true, the caller counts as searching, and
+    /// this call ends its search. The caller must then check every queue once. After the check, the
+    /// caller sleeps until it is unparked, or calls retract(). The caller becomes the timed
+    /// sleeper, and the call returns true, if `may_time` is true, there is no other timed sleeper,
+    /// and some worker neither sleeps nor is blocked.
     bool announce(unsigned self, bool searching, bool may_time) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
@@ -189,10 +187,10 @@ public:
     }
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If the result is
-    /// 0, perhaps no worker would find a new job.
+    /// 0, a new job may stay unseen.
     unsigned add_blocked(int by) noexcept {
-        // Order: release [idle.blocked]; the last sleeper may leave the set after this step. Then
-        // it sees that this worker is blocked.
+        // Order: release [idle.blocked]; if the last sleeper leaves the set after this step, it
+        // sees that this worker is blocked.
         return count(
             word_.fetch_add(static_cast<word>(static_cast<std::int64_t>(by)) << blocked_shift,
                             std::memory_order_release),
@@ -214,7 +212,7 @@ public:
     unsigned sleepers() const noexcept {
         return count(word_.load(std::memory_order_relaxed), sleeping_);
     }
-    /// The same, for code that asks often: its cache line changes only with the number.
+    /// Returns sleepers(), for code that asks often: its cache line changes only with the number.
     unsigned sleepers_hint() const noexcept {
         // Order: relaxed; a hint.
         return sleepers_.load(std::memory_order_relaxed);
@@ -249,12 +247,12 @@ private:
         return static_cast<unsigned>((in & field) / (field & (~field + 1)));
     }
 
-    // Decides whether to wake a worker when the value of the word is `seen`, and computes the new
-    // value. If a worker is woken, the new value counts that worker as searching and no longer as
-    // sleeping.
+    // Each policy has two functions. wakes() tells whether to wake a worker if the value of the
+    // word is `seen`. next() computes the new value. If a worker is woken, without() then counts
+    // that worker as searching and no longer as sleeping.
     struct push_policy {
-        word relied_on; // fields: if one of them is not 0, a worker will look
-        word leaves_it; // fields: if one is not 0, no search that ends wakes a worker for it
+        word relied_on; // fields: if one of them is not 0, no wake is needed
+        word leaves_it; // fields: if one of them is not 0, `deferred` is not set
         bool wakes(word seen) const noexcept {
             return (seen & sleeping_) != 0 && (seen & relied_on) == 0;
         }
@@ -278,9 +276,9 @@ private:
     };
 
     unsigned wake(word relied_on, word leaves_it = 0) noexcept {
-        // Order: seq_cst [idle.announce]; after the job was made visible. If no sleeper is seen
-        // here, a worker that announces later sees the job. The CAS below may use a newer value of
-        // the word.
+        // Order: seq_cst [idle.announce]; after the job was made visible. If this load sees no
+        // sleeper, a worker that announces later sees the job. The CAS in decide() may use a newer
+        // value.
         return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on, leaves_it});
     }
 
@@ -308,13 +306,14 @@ private:
         }
     }
 
-    // Called with the lock. Computes the word after the sleeper `which` became a searcher.
+    // Called with the lock. Returns the word in which the sleeper `which` has become a searcher.
     word without(word seen, unsigned which) const noexcept {
         const bool was_timed = (seen & is_timed) != 0 && timed_sleeper_ == which;
         return (seen + searcher - sleeper) & ~(was_timed ? is_timed : word{0});
     }
 
-    // Removes the first worker from the set; `last_choice` only if it is the only one.
+    // Removes the first worker from the set, other than `last_choice`. If there is no other worker,
+    // removes `last_choice`. Returns the removed worker.
     unsigned take_first(unsigned last_choice) noexcept {
         unsigned chosen = last_choice;
         for (unsigned first = 0; first < workers_; first += width) {
@@ -356,8 +355,8 @@ private:
             // Order: relaxed; a hint.
             sleepers_.store(count(next, sleeping_), std::memory_order_relaxed);
         }
-        // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it
-        // sees the jobs that searchers have moved [idle.handed_over]; the next holder of the lock
+        // Order: seq_cst; an announcement comes before the look at the queues [idle.announce], and
+        // sees the jobs that searchers have moved [idle.handed_over]. The next holder of the lock
         // sees the set [lock_bits.release]. Failure relaxed: the caller reads again.
         if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
                                          std::memory_order_relaxed)) {
@@ -379,7 +378,7 @@ private:
     alignas(cache_line_pair) const unsigned workers_;
     const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper
     typename Platform::template var<unsigned> timed_sleeper_{
-        none};                                    // under the lock: valid while the bit is set
+        none};                                    // under the lock: valid while `is_timed` is set
     const std::unique_ptr<bool[]> took_deferred_; // each worker uses its own
 };
 

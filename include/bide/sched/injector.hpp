@@ -9,9 +9,8 @@
 //   length << 2 | lock_bits
 //
 // A thread that changes the list publishes the new length and releases the lock in one step, which
-// is its last access to the queue. So the length is exact whenever it is read. A read of the length
-// without the lock is the second half of the pair [idle.announce] in idle.hpp. Only the holder of
-// the lock changes the length.
+// is its last access to the queue. So each read of the length is exact. A worker reads the length
+// without the lock in its last look before it sleeps: see [idle.announce] in idle.hpp.
 
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/wake_scope.hpp>
@@ -37,8 +36,8 @@ public:
         }
         last_ = &r;
         const auto* const at = &word_;
-        // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
-        // look for sleepers [idle.announce].
+        // Order: seq_cst; releases the lock [lock_bits.release], and publishes the length before
+        // the caller looks for sleepers [idle.announce].
         lock::wake_after(at, word_.exchange((length + 1) << shift, std::memory_order_seq_cst));
     }
 
@@ -82,8 +81,8 @@ public:
     /// Returns true if the queue is empty.
     bool empty() const noexcept { return size() == 0; }
 
-    /// Returns how many of `length` items one of `workers` workers takes at a time. It is an equal
-    /// share, but at least 4, at most 64, and never more than `length`.
+    /// Returns how many of `length` items one of `workers` workers takes at a time: an equal share,
+    /// but at least 4, at most 64, and never more than `length`.
     static constexpr std::size_t share(std::size_t length, unsigned workers) noexcept {
         const std::size_t part = workers == 0 ? length : length / workers;
         const std::size_t fair = part < 4 ? 4 : part > 64 ? 64 : part;

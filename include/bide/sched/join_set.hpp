@@ -12,20 +12,19 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The state of join_set::join_next(). It has the list of the ended children that no call has taken,
-// oldest first; the number of children that have not ended; and the waiters. One lock guards all of
-// it.
+// The state of join_set::join_next(): the list of the ended children that no call has taken, oldest
+// first; the number of children that have not ended; and the waiters. One lock guards the state.
 //
 // When a wait is granted, one child of the list is reserved for the waiter. The waiter takes the
 // child when it resumes. The list is never shorter than the number of reservations. A waiter is
-// enqueued only if every child in the list is reserved. So the next child that ends is for the
-// first waiter. A waiter may give up its reservation; the next waiter then gets the child. So the
-// result "no child is left" (`closed`) is given only when no child runs and none is reserved. If
-// another child begins later, waiters can wait again.
+// enqueued only if every child in the list is reserved. So the next child that ends is reserved for
+// the first waiter. If a waiter gives up its reservation, the next waiter gets the child. So a wait
+// returns "no child is left" (`closed`) only if no child runs and none is reserved. If another
+// child begins later, waiters can wait again.
 //
-// If the children are cancelled, the waiters wait until the last child has ended. So if the waiting
-// task itself was cancelled, no child runs when it resumes, and the destructor of the set need not
-// wait.
+// After a cancellation of the children, the waiters wait until the last child has ended. So when a
+// cancelled task resumes from its wait, no child runs, and the destructor of the set does not
+// block.
 template <class Platform> class basic_ended_children {
     using node = basic_waiter<Platform>;
     using lock = lock_bits<Platform, std::uint32_t>;
@@ -161,9 +160,9 @@ private:
 
 // The children of a join_set: the group of all children, and the list of the children that have
 // ended. A child in the list has two references: one of the list, and one of the thread that has
-// run the child. Either may be dropped last, and the thread may drop its reference after the set
-// was destroyed. So the outcome of a child is taken or destroyed when the list drops its reference,
-// and not when the cell of the child (task_cell.hpp) is destroyed.
+// run the child. The thread may drop its reference last, even after the set was destroyed. So the
+// outcome of a child is taken or destroyed when the list drops its reference. The child's cell
+// (task_cell.hpp) may still exist then.
 template <class Platform> struct basic_join_set_state {
     void cancel(cancel_reason why) noexcept {
         ended.cancel();
@@ -174,8 +173,7 @@ template <class Platform> struct basic_join_set_state {
     basic_group<Platform> all;
 };
 
-// A child. Until its outcome is taken, it stays in the list of ended children, which has a
-// reference to it.
+// A child. The list of ended children has a reference to it, until its outcome is taken.
 template <class T, class Platform>
 class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {
@@ -244,7 +242,8 @@ template <class T> using join_set_child = basic_join_set_child<T, native_platfor
 /// which the tasks end. T is the type of their values. A child that fails cancels no other child.
 ///
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel, but must not wait for its own set.
+/// spawn and cancel.
+/// Requires: a child does not wait for its own set.
 /// Destroys: cancels the children and waits for them.
 template <class T> class join_set {
     static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
@@ -256,7 +255,7 @@ public:
     /// The result of join_next(): std::optional<T>, or bool if T is void.
     using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
 
-    /// Makes an empty set. Its children run on `where`.
+    /// Constructs an empty set. Its children run on `where`.
     explicit join_set(task_runner& where) noexcept : home_(detail::runner_access::home(where)) {}
     join_set& operator=(join_set&&) = delete;
 
@@ -264,7 +263,8 @@ public:
     /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await
     /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
     /// another thread takes its place, even if that needs one thread more than
-    /// scheduler_options::max_blocking_threads. On a run_loop, waits as ~task_group() does.
+    /// scheduler_options::max_blocking_threads. If the set is on a run_loop, the calling thread may
+    /// run the tasks of the loop meanwhile (see ~task_group()).
     /// Requires: no thread uses the set, except its children.
     ~join_set() {
         state_.cancel(cancel_reason::parent);
@@ -272,10 +272,10 @@ public:
         child::drop_all(state_.ended);
     }
 
-    /// Runs a child. `source` is a task<T>; a function that returns one, which is called on the
-    /// calling thread and destroyed when the child has ended, so that the coroutine of a lambda may
-    /// use the captures; or a function that returns a T, which the child runs. If the set is
-    /// cancelled, the child never starts.
+    /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
+    /// returns a T. A function that returns a task is called on the calling thread. It exists until
+    /// the child has ended, so the coroutine of a lambda may use the captures. The child runs a
+    /// function that returns a T. If the set is cancelled, the child never starts.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <class S>
         requires(detail::is_source_of<T, S>)
@@ -288,13 +288,13 @@ public:
 
     /// Waits for the next child to end, and returns its outcome. Each outcome is returned once.
     ///
-    /// If the set is cancelled, this waits until all children have ended, and skips the children
-    /// that the cancellation has stopped.
-    /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block there:
-    /// use async_join_next().
+    /// If the set is cancelled, the call waits until all children have ended, and skips the
+    /// children that the cancellation has stopped.
+    /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block in
+    /// this call: use async_join_next().
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
-    /// Throws: what the child threw; stopped_error, if the child was stopped by another cause than
-    /// a cancellation of the set, or if it never ran because the runner has shut down.
+    /// Throws: what the child threw; stopped_error, if the child was stopped for another reason
+    /// than a cancellation of the set, or if it never ran because the runner has shut down.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -304,8 +304,8 @@ public:
         return take(state_.ended, what);
     }
 
-    /// Returns an outcome as join_next() does, but never waits. If join_next() would wait, returns
-    /// nothing (false).
+    /// Returns an outcome as join_next() does. If join_next() would wait, returns nothing (false)
+    /// at once.
     [[nodiscard]] next_type try_join_next() {
         const wait_status what = state_.ended.try_reserve();
         return take(state_.ended, what == wait_status::waiting ? wait_status::closed : what);
@@ -313,8 +313,8 @@ public:
 
     /// Waits as join_next() does, for a coroutine. If the wait ends early, by a time-out, a stop or
     /// a select, the children continue.
-    /// Throws: as join_next(), also with as_result(); stopped_error, if the awaiting task is
-    /// cancelled.
+    /// Throws: what join_next() throws, also with as_result(); stopped_error, if the awaiting task
+    /// is cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the set is cancelled; a
     /// cancelled task waits until all children have ended.
     async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }
@@ -324,7 +324,7 @@ public:
     /// Requires: `why` is not cancel_reason::none.
     void cancel(cancel_reason why = cancel_reason::requested) noexcept { state_.cancel(why); }
 
-    /// Returns the number of outcomes that join_next() has not returned, which may be old.
+    /// Returns the number of outcomes that join_next() has not returned, a snapshot.
     std::size_t size() noexcept { return state_.ended.size(); }
     /// Returns size() == 0.
     bool empty() noexcept { return size() == 0; }
@@ -371,8 +371,7 @@ private:
     detail::join_set_state state_;
 };
 
-/// Returns async_join_next() as a case of a select (channel/select.hpp). If another case is chosen,
-/// no outcome is taken.
+/// Returns async_join_next() as a case of a select. If another case is chosen, takes no outcome.
 /// Cancellation: if the awaiting task is cancelled, the select is stopped; the children continue.
 template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());

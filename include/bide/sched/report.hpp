@@ -3,15 +3,15 @@
 #define BIDE_SCHED_REPORT_HPP
 
 /// \file
-/// What a scheduler or a run_loop has done, as numbers, and what it does now, as text.
+/// Reports what a scheduler has done, and what a scheduler or a run_loop does now.
 
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Counts since the start of the scheduler. The numbers are snapshots, which need not be consistent
-/// with each other.
+/// Counts since the start of the scheduler: snapshots, which need not be consistent with each
+/// other.
 struct scheduler_stats {
     std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
     std::uint64_t completed = 0;     ///< those of them that have ended
@@ -25,7 +25,7 @@ struct scheduler_stats {
     std::uint64_t timers_fired = 0;  ///< expired timers, each counted before it wakes its task
 };
 
-/// Returns what one worker has counted. Tasks that other threads have spawned or ended are missing.
+/// Returns the counts of one worker, without the tasks that other threads have spawned or ended.
 /// Requires: worker < of.concurrency().
 scheduler_stats stats_of(const scheduler& of, unsigned worker) noexcept;
 /// Returns the sums over all workers and all other threads.
@@ -81,7 +81,7 @@ BIDE_COMPILED_INLINE scheduler_stats stats_of(const scheduler& of) noexcept {
 namespace detail {
 
 // Writes the time of the next timer, and how many tasks wait, in all and for each name and tag.
-// Workers is a range of workers. Each worker has a registry `tasks`.
+// Workers is a range of workers, each with a registry `tasks`.
 // Throws: std::bad_alloc.
 template <class Workers> void dump_tasks(Workers& workers, std::int64_t timer, std::FILE* to) {
     if (timer != (std::numeric_limits<std::int64_t>::max)()) {

@@ -7,16 +7,16 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// How a run_loop works.
+/// The options of a run_loop.
 struct run_loop_options {
-    /// The driver in which the loop waits for files (io/epoll_driver.hpp), as in scheduler_options.
+    /// The driver in which the loop waits for files (io/epoll_driver.hpp). See scheduler_options.
     driver* io = nullptr;
 
-    /// Called with an exception that has left a task whose handle was dropped, as in
+    /// Called with an exception that has left a task whose handle was dropped. See
     /// scheduler_options.
     std::function<void(std::exception_ptr)> on_unhandled{};
 
-    /// How much later than necessary a sleep or a time-out may end. As in scheduler_options.
+    /// How much later than requested a sleep or a time-out may end. See scheduler_options.
     std::chrono::microseconds timer_slack{0};
 
     /// Receives the events of the loop, which counts as worker 0 (trace_sink). It must outlive
@@ -34,11 +34,11 @@ struct run_loop_access;
 /// programs with one thread. One thread at a time runs the loop. Other threads may spawn and post
 /// at any time.
 ///
-/// Its tasks can do the same as those of a scheduler: they wait in the same operations and are
-/// cancelled in the same way. They run in the order in which they became runnable. No task runs
-/// between two calls, with one exception: while the thread blocks until the end of a group, a set
-/// or a stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks
-/// the loop. For functions that block outside of bide, use scheduler::spawn_blocking().
+/// Its tasks use the same operations as the tasks of a scheduler, and are cancelled in the same
+/// way. They run in the order in which they became runnable. Tasks run only inside of run(), poll()
+/// and the like, with one exception: while the thread blocks until the end of a group, a set or a
+/// stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks the
+/// loop. For functions that block outside of bide, use scheduler::spawn_blocking().
 ///
 /// \code
 /// bide::run_loop loop;
@@ -58,8 +58,8 @@ public:
     /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A
     /// runnable that is posted later runs on a resumer of bide's service.
     /// Blocks: until all tasks have ended.
-    /// Requires: no thread runs the loop, and no task of another runner waits to resume on it by
-    /// resume_on(); otherwise terminates with a message.
+    /// Requires: no thread runs the loop, and no task of another runner waits to resume on this
+    /// loop by resume_on(); otherwise terminates with a message.
     ~run_loop();
 
     // ---- Running. Each function terminates with a message if the loop is running already, on
@@ -81,7 +81,7 @@ public:
     }
 
     /// Spawns the task `t`, and runs the loop until `t` has ended. Other tasks run meanwhile. If
-    /// stop() is called meanwhile, this call goes on, and the next run() returns.
+    /// stop() is called meanwhile, it ends the next run() instead of this call.
     /// Returns: the value of `t`.
     /// Blocks: while all tasks wait.
     /// Throws: what the task throws; std::bad_alloc.
@@ -92,14 +92,12 @@ public:
     }
 
     /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
-    /// not wait itself. If a task yields again and again, poll() does not return; run_for() has a
-    /// limit.
-    /// Returns: as run().
+    /// not block. If a task yields again and again, poll() does not return; use run_for().
+    /// Returns: how many runnables it ran and tasks it resumed.
     std::size_t poll() noexcept;
 
-    /// Makes the run() that is under way return. If none is under way, makes the next call of
-    /// run(), run_for(), run_until() with a time, or poll() return. The tasks continue in the call
-    /// after that.
+    /// Makes the present call of run(), run_for(), run_until() with a time, or poll() return. If
+    /// there is none, makes the next such call return. The tasks continue in the call after that.
     /// Thread safety: any thread may call it.
     /// Memory order: what happens before stop() happens before that return.
     void stop() noexcept;
@@ -161,7 +159,7 @@ public:
     }
     ~run_loop_core() {
         const auto end = [this]() noexcept {
-            while (has_users() && poll(false) != 0) { // tasks of others, which are queued here
+            while (has_users() && poll(false) != 0) { // tasks of other runners
             }
             require_none("run_loop");
             const wake_scope<platform> later(&service_executor<platform>);

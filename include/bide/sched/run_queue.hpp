@@ -2,9 +2,9 @@
 #ifndef BIDE_SCHED_RUN_QUEUE_HPP
 #define BIDE_SCHED_RUN_QUEUE_HPP
 
-// A worker's own queue: a ring. The owner pushes and pops; thieves steal half of the items at a
-// time. (It is Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs, whose ring does not
-// grow.)
+// A worker's own queue: a ring. The worker, its owner, pushes and pops. A thief steals half of the
+// items at a time. (The design is that of Tokio, tokio/src/runtime/scheduler/multi_thread/queue.rs.
+// Tokio's ring does not grow.)
 //
 // Positions count up and wrap at 2^32. The slot of a position is the position modulo the capacity.
 // `tail_` is the position of the next push; only the owner changes it. `head_` holds two positions
@@ -15,35 +15,35 @@
 //
 //   real     the position of the next item to take. A CAS moves it up. The owner's pop moves it by
 //            one. A thief's claim moves it by half of the items.
-//   steal    equal to `real` while no thief is at work; then a pop moves both. A thief's claim
+//   steal    equal to `real` while no thief is at work; a pop then moves both. A thief's claim
 //            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
 //            copied its items, it moves `steal` up to the current `real`.
 //            It is one less than `real` while the owner moves the items to another buffer.
 //   (`steal` is never past `real`; `tail` is never past `steal` by more than the capacity)
 //
-// So only the thief reads the slots from `steal` to `real`. The owner writes a slot only after
-// `steal` has passed it, so it cannot overwrite these slots [run_queue.slot_free]. There is one
-// thief at a time: another thief finds steal != real and leaves.
+// A thief is at work from its claim until it moves `steal`. Only this thief reads the slots from
+// `steal` to `real`. The owner writes a slot only after `steal` has passed that slot, so it does
+// not overwrite the claimed slots [run_queue.slot_free]. Only one thief is at work at a time:
+// another thief finds steal != real and leaves.
 //
 // The first buffer is part of the object. If the buffer is full, the owner moves the items to a
-// buffer of twice the size. For this, the owner first sets `steal` to real - 1, by a CAS that
-// requires steal == real. So the owner never waits for a thief: it does not move the items while a
-// thief is at work, and no thief claims an item while the owner moves them. A thief reads the
-// address of the buffer only after its claim [run_queue.buffer]. So the owner can free the old
-// buffer at once.
+// buffer of twice the size. Before the move, the owner sets `steal` to real - 1, by a CAS that
+// requires steal == real. If a thief is at work, the CAS fails, and the owner does not move the
+// items. During the move, steal != real, so no thief claims an item. A thief reads the address of
+// the buffer only after its claim [run_queue.buffer], so the owner frees the old buffer at once.
 //
 // If there is no memory for a larger buffer, or a thief is at work in a full buffer, the ring does
 // not take the new item.
 //
-// Each change of `head_` is a read-modify-write, with one exception. So each change continues the
-// release sequence of the thief that moved `steal`. The exception is the owner's store at the end
-// of a move to another buffer; the owner has acquired that sequence at the beginning of the move. A
-// position that a thief has read may be outdated; then the thief's CAS fails. But the CAS would not
-// notice a position that is exactly 2^32 items old.
+// Each change of `head_` is a read-modify-write, and so continues the release sequence of the thief
+// that moved `steal`. The only exception is the owner's store at the end of a move to another
+// buffer. The owner has acquired the sequence at the beginning of that move. If a position that a
+// thief has read is outdated, the thief's CAS fails, unless the position is older by exactly 2^32
+// items.
 //
-// The pair [idle.announce] in idle.hpp: the owner of a ring pushes into it, as a pusher or as a
-// thief that moves stolen items. It then sees each worker that has announced its sleep before. A
-// worker that announces later sees the push.
+// [idle.announce] in idle.hpp: the owner of a ring pushes new items or the items that it has
+// stolen. After the push, it sees each worker that announced its sleep before. A worker that
+// announces its sleep later sees the items.
 
 #include <bide/core/executor.hpp>
 #include <bide/core/spin.hpp>
@@ -62,22 +62,21 @@ class basic_run_queue {
                   MaxCapacity <= 1U << 30);
 
 public:
-    /// The number of slots for which no memory is allocated.
+    /// The number of slots inside of the object.
     static constexpr unsigned initial_capacity = InitialCapacity;
 
     /// Constructs an empty ring.
     basic_run_queue() noexcept = default;
-    /// Constructs an empty ring that begins at position `first`, so that a test can begin just
-    /// before the wrap.
+    /// Constructs an empty ring that begins at position `first`. For tests of the wrap.
     explicit basic_run_queue(std::uint32_t first) noexcept
         : head_(pack(first, first)), tail_(first) {}
     basic_run_queue& operator=(basic_run_queue&&) = delete;
     /// Frees the buffer.
     ~basic_run_queue() { free_buffer(slots_); }
 
-    /// Appends `r`. Only the owner calls it. If the ring is full, allocates a larger buffer. If
-    /// there is no memory for that, or if a thief is at work in a full ring, returns false, and
-    /// does not append `r`.
+    /// Appends `r`. Only the owner calls it. If the ring is full, allocates a larger buffer. If the
+    /// ring is full and there is no memory or a thief is at work, returns false and does not append
+    /// `r`.
     /// Complexity: amortised constant.
     [[nodiscard]] bool push(runnable& r) noexcept {
         return push_if_room(r) || (make_room(1) != 0 && push_if_room(r));
@@ -91,17 +90,17 @@ public:
         // Order: relaxed; the owner has written it itself.
         const position tail = tail_.load(std::memory_order_relaxed);
         slot_of(tail) = &r;
-        // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
-        // [idle.announce].
+        // Order: seq_cst; publishes the slot [run_queue.publish] before the owner looks for
+        // sleepers [idle.announce].
         tail_.store(tail + 1, std::memory_order_seq_cst);
         return true;
     }
 
     /// Takes the oldest item. Returns nullptr if there is none. Only the owner calls it.
     runnable* pop() noexcept {
-        // Order: relaxed; the owner's own, and so are the items.
+        // Order: relaxed; only the owner writes the tail and the items.
         const position tail = tail_.load(std::memory_order_relaxed);
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         word head = head_.load(std::memory_order_relaxed);
         for (;;) {
             const position real = real_of(head);
@@ -131,10 +130,11 @@ public:
     }
 
     /// Takes the older half of the items, rounded up, but at most `most`, which is not 0. The
-    /// caller is a thief, the owner of `mine`. Returns the first item, which the thief runs at
-    /// once, and appends the other items to `mine`, in order. Sets `taken` to the number of items.
-    /// If `mine` has no room for all of them and cannot grow, takes fewer items. Returns nullptr if
-    /// there are no items, if another thief is at work, or if the owner moves the items.
+    /// caller is a thief, and owns the ring `mine`. Returns the first item, which the thief runs at
+    /// once, and appends the other items to `mine`, in order. Sets `taken` to the number of items
+    /// that it took. If `mine` has no room for all of the items and cannot grow, takes fewer.
+    /// Returns nullptr if there are no items, if another thief is at work, or if the owner moves
+    /// the items.
     runnable* steal_into(basic_run_queue& mine, unsigned& taken,
                          unsigned most = MaxCapacity) noexcept {
         taken = 0;
@@ -156,21 +156,21 @@ public:
         }
         end_claim();
         if (count > 1) {
-            // Order: seq_cst; publishes the slots [run_queue.publish], before the look for sleepers
-            // [idle.announce].
+            // Order: seq_cst; publishes the slots [run_queue.publish] before the thief looks for
+            // sleepers [idle.announce].
             mine.tail_.store(to + count - 1, std::memory_order_seq_cst);
         }
         taken = count;
         return oldest;
     }
 
-    /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
+    /// Returns true if there is nothing to take. Does not count items that a thief has claimed. Any
     /// thread may call it.
     /// Blocks: while a thief is at work and the ring has items that are not claimed, because no
     /// other thief can take these items until the first thief has copied its part. Also blocks
     /// while the owner moves the items to another buffer.
     bool empty() const noexcept {
-        // Order: seq_cst [idle.announce]; the last look, after the announcement.
+        // Order: seq_cst [idle.announce]; a worker reads the tail after its announcement.
         const position tail = tail_.load(std::memory_order_seq_cst);
         for (basic_backoff<Platform> wait;; wait()) {
             // Order: relaxed; if the head has reached that tail, all items before the tail were
@@ -211,10 +211,10 @@ private:
 
     using slot = typename Platform::template var<runnable*>;
     slot& slot_of(position at) noexcept { return slots_[at & mask_]; }
-    // Returns a number of items for which there is room. There may be room for more.
+    // Returns the number of free slots. The result may be too small.
     position room() const noexcept {
         // Order: acquire [run_queue.slot_free]; the thieves that moved the head have read their
-        // slots. If the head is outdated, the result is too small. Only the owner writes the tail.
+        // slots. If the head is outdated, the result is too small. The tail is the owner's own.
         return capacity() - (tail_.load(std::memory_order_relaxed) -
                              steal_of(head_.load(std::memory_order_acquire)));
     }
@@ -234,7 +234,7 @@ private:
         if (next == nullptr) {
             return false;
         }
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         word head = head_.load(std::memory_order_relaxed);
         const position real = real_of(head);
         // Order: acquire [run_queue.slot_free]; thieves have read the buffer and its slots.
@@ -259,7 +259,7 @@ private:
         return true;
     }
 
-    // If there is no room for `wanted` items, grows. Returns how many items have room.
+    // If there is no room for `wanted` items, grows. Returns the number of free slots.
     position make_room(position wanted) noexcept {
         const position there = room();
         return there < wanted && resize(std::bit_ceil(capacity() - there + wanted)) ? room()
@@ -269,7 +269,7 @@ private:
     // Claims half of the items, at most `most`, by moving `real` past them. Sets `first` to the
     // position of the first claimed item. Returns the number of claimed items.
     position claim_half(position& first, position most) noexcept {
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         word head = head_.load(std::memory_order_relaxed);
         for (;;) {
             first = real_of(head);
@@ -291,9 +291,9 @@ private:
         }
     }
 
-    // Moves `steal` up to `real`. The slots of the claim then belong to the owner again.
+    // Moves `steal` up to `real`, so that the owner may write the slots of the claim again.
     void end_claim() noexcept {
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         word head = head_.load(std::memory_order_relaxed);
         // Order: release [run_queue.slot_free]; the slots are read before this step. Failure: the
         // owner has popped an item; the loop reads again.
@@ -302,8 +302,8 @@ private:
         }
     }
 
-    // Prefetches the item at the position `at`, if there is one. The owner takes that item soon,
-    // and if many items are queued, it is in no cache.
+    // Prefetches the item at the position `at`, if there is one. The owner takes that item soon. If
+    // many items are queued, the item is in no cache.
     void prefetch(position at, position tail) noexcept {
         if (distance(at, tail) > 0) {
             const runnable* const item = slot_of(at);
@@ -315,8 +315,7 @@ private:
     alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
     alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
     // The buffer, and its number of slots less one. The owner writes both when it moves the items
-    // to another buffer. The owner reads them at any time. A thief reads them only between its
-    // claim and the end of the claim.
+    // to another buffer. A thief reads both only between its claim and the end of the claim.
     typename Platform::template var<slot*> slots_{own_};
     typename Platform::template var<position> mask_{InitialCapacity - 1};
     slot own_[InitialCapacity]{}; // the first buffer

@@ -19,10 +19,10 @@ struct scheduler_access;
 
 /// Runs tasks, coroutines and functions on a fixed number of workers. Each worker is a thread. Idle
 /// workers steal tasks from busy ones. A task that awaits an operation of bide does not occupy its
-/// thread. A task may also block its thread in an operation of bide: if no other worker is idle,
-/// another thread takes the worker over meanwhile. If no such thread can be started, queued tasks
-/// wait until another worker runs them. If the system has refused to start the thread, the start is
-/// tried again every 10 ms while the thread is needed.
+/// thread. A task may also block its thread in an operation of bide. If no other worker is idle,
+/// another thread runs the worker meanwhile. If no such thread can be started, queued tasks wait
+/// until another worker runs them. If the system has refused to start the thread, the scheduler
+/// tries again every 10 ms while it needs the thread.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
@@ -37,19 +37,20 @@ struct scheduler_access;
 /// Fairness: tasks that yield run in the order of the queue of their worker. After at most 128 runs
 /// of tasks, a worker compares its queue with the queue of one other worker, a different one each
 /// time. If the other queue is longer by more than a quarter and one task, the worker takes half of
-/// the difference. This gives a bound, if all workers run equally many tasks. Assume that a task
-/// yields again and again. While any other task runs n times, this task runs at least n / 2 - 128 w
-/// times, where w is the number of workers. A worker whose thread gets no processor runs no tasks.
-/// Without scheduler_options::enable_stealing there is no such bound.
+/// the difference. This gives a bound, if all workers run equally many tasks: while any other task
+/// runs n times, a task that yields again and again runs at least n / 2 - 128 w times, where w is
+/// the number of workers. A worker whose thread gets no processor runs no tasks. Without
+/// scheduler_options::enable_stealing there is no such bound.
 ///
 /// After fork() the child process has the memory of the scheduler but none of its threads. The
-/// child may destroy the scheduler: the destructor does nothing, and its memory leaks. The child
-/// must not use that scheduler in any other way. It may construct new schedulers, and shared()
-/// returns a new one. If a task or an arm (a function of a fork-join) has called fork(), the child
-/// may only call exec or _exit().
+/// child may destroy the scheduler. The destructor then does nothing, and the memory leaks. The
+/// child must not use that scheduler in any other way. It may construct new schedulers, and
+/// shared() returns a new one. If a task or an arm (a function of a fork-join) has called fork(),
+/// the child may only call exec or _exit().
 ///
-/// A task may call exit(), unless its scheduler is a static object: exit() would run the destructor
-/// of the scheduler on one of its own workers. Any task may call quick_exit().
+/// If the scheduler is a static object, its tasks must not call exit(): exit() would run the
+/// destructor of the scheduler on one of its own workers. Tasks of other schedulers may call
+/// exit(). Any task may call quick_exit().
 class BIDE_SHARED scheduler : public task_runner {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
@@ -62,7 +63,7 @@ public:
     explicit scheduler(scheduler_options options = {});
 
     /// Starts `num_workers` workers. 0 means the default number.
-    /// Throws: as above; std::invalid_argument if the number is negative or too great.
+    /// Throws: what the other constructor throws, also std::invalid_argument for a negative number.
     template <std::integral N>
     explicit scheduler(N num_workers)
         : scheduler(scheduler_options{.num_workers = std::in_range<unsigned>(num_workers)
@@ -79,9 +80,9 @@ public:
 
     /// Starts a task in a priority class or on one worker. `source` is a task, a function, or a
     /// function that returns a task.
-    /// Throws: as task_runner::spawn(); std::invalid_argument if `how` names a worker that does not
-    /// exist, or names a worker and a priority. After an exception, `source` is destroyed and has
-    /// not begun.
+    /// Throws: what task_runner::spawn() throws; std::invalid_argument if `how` names a worker that
+    /// does not exist, or names a worker and a priority. After an exception, `source` is destroyed
+    /// and has not begun.
     /// Thread safety: any thread may call it.
     template <class S> auto spawn(S source, const spawn_options& how) {
         return spawn_in(home_of(how), std::move(source), detail::tag_access::number_of(how.tag));
@@ -89,15 +90,15 @@ public:
 
     /// Returns the number of the worker for which the calling thread was started, even if the
     /// thread runs another worker now. Returns nothing on a thread that was started for blocking
-    /// tasks, even while it runs a worker; in on_worker_stop; and on a thread that is not of this
-    /// scheduler. In a pinned task, it always returns the spawn_options::worker of the task.
+    /// tasks, even while it runs a worker; in on_worker_stop; and on a thread that this scheduler
+    /// has not started. In a pinned task, it always returns the spawn_options::worker of the task.
     std::optional<unsigned> this_worker() const noexcept;
 
     /// Runs a function that blocks, on an idle or new thread for blocking tasks. If there are
     /// max_blocking_threads such threads already and none is idle, the function waits for the next
     /// one that becomes free.
-    /// Throws: as spawn(). std::system_error if there is no thread for blocking tasks and none can
-    /// be started.
+    /// Throws: what spawn() throws; std::system_error if there is no thread for blocking tasks and
+    /// none can be started.
     template <class F>
         requires std::is_invocable_v<F&&>
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
@@ -112,15 +113,15 @@ public:
     }
 
     /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels the other tasks at their
-    /// next wait, runs all queued jobs, and ends the threads. A second call, from any thread, waits
-    /// for the same end. In on_worker_stop, and while the scheduler is closing, a call by one of
-    /// its own threads has no effect.
+    /// next wait, runs all queued jobs, and ends the threads. A second call, on any thread, waits
+    /// until the threads have ended, too. A call in on_worker_stop, or by a thread of the scheduler
+    /// while the scheduler shuts down, has no effect.
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
-    /// waits, never yields and never returns blocks it for ever. So does a task that blocks its
-    /// thread in a wait that is never ended: see shutdown_for().
-    /// Requires: the caller is not one of its own workers, nor in an arm of a fork-join, apart from
-    /// the calls above that have no effect; otherwise terminates with a message. No worker and no
-    /// arm of this scheduler waits for the caller.
+    /// waits, yields or returns blocks this call for ever. So does a task that blocks its thread in
+    /// a wait that never ends. See shutdown_for().
+    /// Requires: the caller is not one of its own workers, nor in an arm of a fork-join; otherwise
+    /// terminates with a message, unless the call has no effect (see above). No worker and no arm
+    /// of this scheduler waits for the caller.
     void shutdown() noexcept { shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The
@@ -134,14 +135,14 @@ public:
     unsigned concurrency() const noexcept;
 
     /// Returns the calling thread's scheduler. In a fork-join, that is the scheduler of the
-    /// fork-join. Otherwise, on a thread that a scheduler has started, it is that scheduler. On any
-    /// other thread, returns nullptr.
+    /// fork-join. Outside of a fork-join, it is the scheduler that has started the thread; nullptr
+    /// if no scheduler has started it.
     static scheduler* current() noexcept;
 
     /// Returns the scheduler of the process. It has default options and is started on first use. It
-    /// is never destroyed: its tasks run until the process ends. So static objects that its tasks
-    /// use must not be destroyed either.
-    /// Throws: std::bad_alloc, and as the constructor.
+    /// is never destroyed, and its tasks run until the process ends. So static objects that its
+    /// tasks use must not be destroyed.
+    /// Throws: what the constructor throws.
     static scheduler& shared();
 
 private:

@@ -17,19 +17,20 @@ namespace bide { inline namespace BIDE_ABI {
 class driver;
 class trace_sink;
 
-/// How a scheduler works. The defaults suit most programs.
+/// The options of a scheduler. The defaults suit most programs.
 struct scheduler_options {
     /// The number of workers. 0 means the number of processors that the process may use, at least
-    /// 1. The affinity mask of the process and the CPU quota of its control group limit it. The
-    /// most is 1,048,575; for more, the constructor of the scheduler throws std::invalid_argument.
+    /// 1. The affinity mask of the process and the CPU quota of its control group limit that
+    /// number. If num_workers is above 1,048,575, the constructor of the scheduler throws
+    /// std::invalid_argument.
     unsigned num_workers = 0;
 
-    /// True if workers steal tasks from each other. If it is false, a worker runs only the tasks
-    /// that its own tasks make runnable, and tasks of the global queue.
+    /// True if workers steal tasks from each other. If false, a worker runs only the tasks that its
+    /// own tasks make runnable, and tasks of the global queue.
     bool enable_stealing = true;
 
-    /// The maximum number of threads for spawn_blocking(), which also run workers whose own threads
-    /// are blocked. The greatest value means no limit.
+    /// The maximum number of threads for blocking tasks (spawn_blocking()). These threads also run
+    /// workers whose own threads are blocked. The greatest value means no limit.
     unsigned max_blocking_threads = 512;
     /// How long a thread for blocking tasks stays when it has nothing to do.
     std::chrono::milliseconds blocking_keep_alive{10'000};
@@ -37,11 +38,11 @@ struct scheduler_options {
     /// The name of the threads: "<name>-<index>" for workers, "<name>-b<index>" for blocking tasks.
     std::string_view name = "bide";
 
-    /// The size of the stack of each thread of the scheduler, in bytes: both of the workers and of
-    /// the threads for blocking tasks. It is rounded up to whole pages. 0 means the default of the
-    /// system; on Linux it is that of `ulimit -s`, usually 8 MiB. Tasks, or arms of fork-joins,
-    /// with a deep recursion need more. The system commits memory only for the used part of a
-    /// stack. On Windows, the option has no effect.
+    /// The size of the stack of each thread of the scheduler, in bytes, for workers and for
+    /// blocking tasks. It is rounded up to whole pages. 0 means the default of the system; on Linux
+    /// it is that of `ulimit -s`, usually 8 MiB. Tasks and arms of fork-joins with a deep recursion
+    /// need more. The system commits memory only for the used part of a stack. On Windows, the
+    /// option has no effect.
     std::size_t stack_size = 0;
 
     /// Called with an exception that has left a task whose handle was dropped. The caller is a
@@ -53,10 +54,11 @@ struct scheduler_options {
 
     /// Called on each thread that becomes a worker, before its first task. Another thread that runs
     /// a worker while the worker's own thread is blocked calls it, too. If it throws, the program
-    /// ends as with on_unhandled.
+    /// terminates, as if on_unhandled had thrown.
     std::function<void(unsigned worker)> on_worker_start{};
 
-    /// Called on each thread that was a worker, after its last task; otherwise as on_worker_start.
+    /// Called on each thread that was a worker, after its last task. If it throws, the program
+    /// terminates, as if on_unhandled had thrown.
     std::function<void(unsigned worker)> on_worker_stop{};
 
     /// The driver in which an idle worker waits for files (io/epoll_driver.hpp). It must outlive
@@ -69,34 +71,34 @@ struct scheduler_options {
     trace_sink* trace = nullptr;
 
     /// The maximum time that the timed sleeper sleeps. The timed sleeper is one idle worker that
-    /// sleeps with a time-out. If a worker makes a task runnable, it usually runs that task next
-    /// itself, so no other worker is woken. If that worker is busy for too long, the timed sleeper
-    /// takes over the task, within twice this time. Values above 1 s count as 1 s. If the option is
-    /// zero, no worker sleeps with a time-out, and each such task wakes an idle worker.
+    /// sleeps with a time-out. A worker that makes a task runnable wakes no other worker, because
+    /// it usually runs the task next itself. If that worker stays busy, the timed sleeper takes the
+    /// task within twice this time. Values above 1 s count as 1 s. If the option is zero, no worker
+    /// sleeps with a time-out, and a worker that makes a task runnable wakes an idle worker.
     std::chrono::microseconds max_timed_sleep{4'000};
 
     /// How much later than requested a sleep or a time-out of a task may end. The times of sleeps
     /// and time-outs are rounded up to multiples of this value, so that one wake ends all that are
     /// due in the same interval. If there are many sleepers, 1 ms saves most of their processor
-    /// time. Values above 1 s count as 1 s. If it is zero or less, each sleep ends at its own time.
+    /// time. Values above 1 s count as 1 s. If it is zero or less, the times are not rounded.
     std::chrono::microseconds timer_slack{0};
 };
 
 /// The priority class of a task. While all three classes have runnable tasks, each worker takes 12
 /// high, 3 normal and 1 low task of any 16 in a row. If a class has no runnable task, its share
-/// goes to the highest class that has one. So no class starves, and no worker is idle while a class
-/// has runnable tasks.
+/// goes to the highest class that has one. So no class starves, and no worker is idle while any
+/// class has runnable tasks.
 ///
 /// For the share of the normal class, a worker takes no task from another worker's queue. So if
 /// only a few of many workers have normal tasks in their queues, the class gets less than its
 /// share.
 ///
-/// A share counts the runs of tasks and not their time: a task runs until it waits, yields or ends,
-/// and is not interrupted for another one. There is no priority inheritance: a low task does not
-/// run earlier if a high task waits for it.
+/// A share counts the runs of tasks, and does not measure their time: a task runs until it waits,
+/// yields or ends, and no other task interrupts it. There is no priority inheritance: a low task
+/// does not run earlier if a high task waits for it.
 enum class task_priority : unsigned char { high, normal, low };
 
-/// How scheduler::spawn() runs a task. The defaults are those of spawn() without options.
+/// The options of scheduler::spawn(). The defaults are those of spawn() without options.
 struct spawn_options {
     /// The priority class of the task, also after its waits. Coroutines that the task awaits, and
     /// children of when_all() and when_any(), run in its class. Tasks that it spawns do not.
@@ -105,8 +107,8 @@ struct spawn_options {
     /// scheduler_options::enable_stealing is false.
     task_priority priority = task_priority::normal;
 
-    /// If it is set, the task is pinned: it runs on one thread only, also after its waits. It is
-    /// the thread that the scheduler has started for the worker with this number, and that calls
+    /// If it is set, the task is pinned: it runs on one thread only, also after its waits. The
+    /// scheduler has started that thread for the worker with this number, and the thread calls
     /// on_worker_start with this number. Coroutines that the task awaits, and children of
     /// when_all() and when_any(), run on that thread, too. Two tasks that are pinned to one thread
     /// never overlap. The task leaves that thread only if it names another executor, by
@@ -115,12 +117,12 @@ struct spawn_options {
     ///
     /// While that thread blocks or computes, the task waits, even if another thread runs the worker
     /// meanwhile. If the thread has lost its worker to another thread, it runs its pinned tasks
-    /// without a worker. The priority must be normal. If the worker also has other normal tasks,
-    /// every second task of the class is a pinned one.
+    /// without a worker. The priority must be normal. If the worker also has normal tasks that are
+    /// not pinned, every second normal task that it runs is a pinned one.
     std::optional<unsigned> worker{};
 
     /// The tag of the task in dumps and traces. If it is empty, the task keeps the tag of
-    /// task::tagged(). A function that is spawned may have a tag, too.
+    /// task::tagged(). A spawned function may have a tag, too.
     task_tag tag{};
 };
 
@@ -129,8 +131,8 @@ struct spawn_options {
 /// clock.
 /// Requires: it outlives the scheduler or the loop.
 /// Thread safety: calls for several workers come at the same time. Calls for one worker come one
-/// after the other, with one exception: if a thread blocked in a task and lost its worker
-/// meanwhile, its call for the end of that task may come at the same time as another call.
+/// after the other, with one exception: if a task blocked its thread and another thread ran the
+/// worker meanwhile, the call for the blocked task may come at the same time as another call.
 class trace_sink {
 public:
     trace_sink& operator=(trace_sink&&) = delete;

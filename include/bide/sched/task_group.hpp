@@ -3,10 +3,10 @@
 #define BIDE_SCHED_TASK_GROUP_HPP
 
 /// \file
-/// Structured concurrency: tasks that do not outlive their group. A group may limit how many of its
-/// tasks exist at a time.
+/// Structured concurrency: tasks that do not outlive their group. A group may have a limit on the
+/// number of tasks that exist at a time.
 ///
-/// A coroutine that awaits the end of a group holds no thread, however deeply groups are nested.
+/// A coroutine that awaits the end of a group blocks no thread, at any depth of nested groups.
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -18,39 +18,41 @@ namespace detail {
 
 // What task_group and join_set share: the group, the cells of its members, and the blocking wait
 // for them. The state of a group is the number of children that have not ended, the waiters for
-// their end, the members that can be cancelled, and the first failure. One lock guards all of it.
+// their end, the members that can be cancelled, and the first failure. One lock guards this state.
 //
 // A child is counted before it is posted. It decrements the count when its outcome is final and its
-// frame is destroyed. The last child takes the waiters out of the queue. Its last access to the
-// group is the release of the lock: the group may be destroyed when one of these waits has
-// returned.
+// frame is destroyed. The last child takes the waiters out of the queue. When a waiter returns, it
+// may destroy the group. So the last access of the child to the group is the release of the lock.
 //
-// A group may have a limit. Then each child has a permit of the group's semaphore. When a child
-// ends, it first returns the permit and then decrements the count, so that the semaphore still
-// exists. A returned permit may resume a coroutine that has waited for it. If that coroutine has no
-// executor, it resumes on the thread that ended the child. There it must resume after the decrement
-// (wake_scope), because it may block until the end of the children.
+// A group may have a limit. Each child then has a permit of the group's semaphore. When a child
+// ends, it first returns the permit and then decrements the count, because the semaphore may be
+// destroyed after the decrement. A returned permit may resume a coroutine that waits for a permit.
+// If that coroutine has no executor, it resumes on the thread that ended the child. The coroutine
+// may block until the end of the children, so a wake_scope defers its resumption until after the
+// decrement.
 //
-// The body of task_group::run() is a member, too. It is cancelled like a child, and its failure is
-// a failure of the group. But the body may wait for the children. So a group counts two things: the
-// children that have not ended, and the members that have not ended.
+// The body of task_group::run() is a member, too. The body is cancelled like a child, and its
+// failure is a failure of the group. But the body may wait for the children. So a group
+// distinguishes the end of all children from the end of all members.
 //
 // The group has a list of the members that have not been cancelled. A cancellation empties the
-// list. For each member, it takes a reference under the lock, and cancels the member without the
-// lock. A member may be a task that waits for another group. Then that group must be cancelled,
-// too. It is not cancelled by recursion: it is appended to the list of the first cancellation
-// (cancel_round), so that the stack does not grow with the depth of nested groups. The cancel_round
+// list. For each member, the cancellation takes a reference under the lock, and cancels the member
+// without the lock. A member may be a task that waits for another group. That group is then
+// cancelled, too, but without recursion: it is appended to the list of the first cancellation
+// (cancel_round). So the stack does not grow with the depth of nested groups. The cancel_round
 // counts as a child of each group in its list, so each group exists until its members have been
 // cancelled.
 //
-// A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
-// it continues to wait until all members have ended (wait_steps::on_cancel).
+// If a task that waits for its group is cancelled, it continues to wait until all members have
+// ended (wait_steps::on_cancel).
 
-// Queues `w`, or completes it with the outcome `what`. Called with the lock of the queue. If `what`
-// is waiting, queues `w` and returns waiting. But if a stop or a time-out came first, does not
-// queue `w`, and returns that outcome. If `what` is an outcome, returns `what`. But if the select
-// of `w` has chosen another case, returns waiting. After the release of the lock, the caller passes
-// the result to settle_if_over().
+// Enqueues `w` or completes it.
+// If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
+// not enqueue `w` and returns that outcome.
+// If `what` is an outcome, completes `w` with it and returns it. If the select of `w` has already
+// chosen another case, does nothing and returns waiting.
+// Requires: the caller holds the lock of the queue. After its release, the caller passes the result
+// to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
                            wait_status what) noexcept {
@@ -66,7 +68,7 @@ wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Pla
 
 template <class Platform> class basic_group;
 
-// A member of a group. It is a task, and this object is a field of its cell.
+// A task that is a member of a group. This object is a field of the task's cell.
 template <class Platform>
 class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
     using header = basic_task_header<Platform>;
@@ -106,7 +108,7 @@ template <class Platform> class basic_group {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // The end of the children, or the end of all members. Waiters wait for it.
+    // The end of all children, or of all members, for which waiters wait.
     class end {
     public:
         static constexpr const char* waited_for = "the end of a group";
@@ -125,7 +127,7 @@ public:
                    thread_wait<end, Platform>::until(*this, 1, when) == wait_status::granted;
         }
         void wait() noexcept { wait_until(deadline::never()); }
-        // Throws: as rethrow_if_failed().
+        // Throws: what rethrow_if_failed() throws.
         basic_async_op<void, Platform> async_wait() noexcept { return {ending{*this}}; }
 
         // For thread_wait.
@@ -178,8 +180,8 @@ public:
 
     using semaphore = basic_semaphore<Platform>;
 
-    // If the group has a limit, `room` is the semaphore of its permits. A thread that makes a child
-    // acquires a permit of `room` before it calls begin(). If `room` is nullptr, there is no limit.
+    // `room` is the semaphore of the group's limit; nullptr if there is no limit. A thread acquires
+    // a permit of `room` before it calls begin() for a child.
     explicit basic_group(semaphore* room = nullptr) noexcept : room_(room) {}
 
     bool has_limit() const noexcept { return room_ != nullptr; }
@@ -210,7 +212,8 @@ public:
         }
     }
 
-    // The deadline, the values and the tag that the members get from the maker of the group.
+    // The deadline, the values and the tag of the task that made the group. The members inherit
+    // them.
     deadline limit() const noexcept { return limit_; }
     const task_binding<Platform>* values() const noexcept { return values_.get(); }
     std::uint8_t tag() const noexcept { return tag_; }
@@ -312,7 +315,8 @@ private:
         leave(is_body);
     }
 
-    // Called with the lock held; releases it.
+    // Counts the end of a child or of the body, wakes the waiters for that end, and releases the
+    // lock.
     void leave(bool is_body) noexcept {
         left_ = left_ - (is_body ? 0U : 1U);
         has_body_ = has_body_ && !is_body;
@@ -359,7 +363,7 @@ private:
     var<bool> cancelled_{false};
     var<cancel_reason> reason_{cancel_reason::none}; // set once, with cancelled_
     var<bool> failed_{false};
-    std::exception_ptr error_; // the first failure; empty if a child failed that never ran
+    std::exception_ptr error_; // the first failure; empty if the failed child never ran
 
     basic_group* next_in_round_ = nullptr; // accessed only by the thread that cancels the group
 };
@@ -396,7 +400,7 @@ BIDE_COMPILED_TEMPLATE(class basic_group<native_platform>)
 using group = basic_group<native_platform>;
 using group_member = basic_group_member<native_platform>;
 
-// A child of a task_group, or its body: the group gets the exception. The value is dropped.
+// A child of a task_group, or its body. The group gets the exception; the value is dropped.
 class group_task : public basic_group_task<void, native_platform> {
 public:
     group_task(task_home& home, bool kept, group& of) noexcept : basic_group_task(home, kept, of) {}
@@ -410,9 +414,9 @@ private:
 
 template <spawnable S> using group_cell = task_cell<S, group_task>;
 
-// Blocks until all members that `until` counts have ended. These members belong to `home`. If no
-// other thread runs these members, the calling thread runs them while it waits. If the calling
-// thread belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
+// Blocks until all members that `until` counts have ended. These members are tasks of `home`. If no
+// other thread runs them, the calling thread runs them while it waits. If the calling thread
+// belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
 // meanwhile, so that a thread is free for the members.
 void block_until(group::end& until, task_home& home) noexcept;
 
@@ -421,32 +425,32 @@ void block_until(group::end& until, task_home& home) noexcept;
 /// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails
 /// cancels the other children.
 ///
-/// A group may have a limit. It never has more children at a time than that: spawn() blocks until
-/// there is room for one more child, and async_spawn() waits for that. A child takes its room until
-/// it has ended and its frame is destroyed. Callers that wait for room get it in the order in which
-/// they began to wait.
+/// A group may have a limit on the number of children at a time. At the limit, spawn() blocks until
+/// there is room for one more child, and async_spawn() waits for room. A child occupies its room
+/// until it has ended and its frame is destroyed. Callers get room in the order in which they began
+/// to wait.
 ///
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel, but must not wait for its own group. In a group with a limit, a spawn by a
-/// child may wait for the end of another child. If all children wait in this way, none of them
-/// ends.
+/// spawn and cancel. In a group with a limit, a spawn by a child may wait for the end of another
+/// child. If all children wait in this way, none of them ends.
+/// Requires: a child does not wait for its own group.
 /// Destroys: waits for all children. If an exception leaves the scope of the group, or the running
 /// task is cancelled, the destructor cancels the children first.
 class task_group {
     template <class F> using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
 
 public:
-    /// Makes an empty group. Its children run on `where`.
+    /// Constructs an empty group. Its children run on `where`.
     explicit task_group(task_runner& where) noexcept : task_group(where, no_limit) {}
-    /// Makes an empty group of at most `limit` children at a time.
+    /// Constructs an empty group of at most `limit` children at a time.
     /// Throws: std::invalid_argument if `limit` is zero.
     task_group(task_runner& where, std::size_t limit)
         : home_(detail::runner_access::home(where)), room_(permits_for(limit)),
           group_(limit == no_limit ? nullptr : &room_) {}
     task_group& operator=(task_group&&) = delete;
 
-    /// Runs body(group), which returns a task, and returns its value when the body and all children
-    /// have ended. It starts when it is awaited, and waits without a thread.
+    /// Returns a task that runs the task body(group), and waits for the body and all children. Its
+    /// value is the value of the body. It starts when it is awaited, and blocks no thread.
     ///
     /// The body runs as a separate task on `where`, and may wait for the children. If the body
     /// fails, the children are cancelled. If a child fails, the other children and the body are
@@ -460,51 +464,50 @@ public:
     template <class F> static task<value_of<F>> run(task_runner& where, F body) {
         return run_in(where, no_limit, std::move(body));
     }
-    /// Runs body(group) as above, with a group of at most `limit` children at a time. The body does
-    /// not count as a child.
+    /// Does what run(where, body) does, with a group of at most `limit` children at a time. The
+    /// body does not count as a child.
     /// Throws: std::invalid_argument in this call, if `limit` is zero.
     template <class F> static task<value_of<F>> run(task_runner& where, std::size_t limit, F body) {
         static_cast<void>(permits_for(limit));
         return run_in(where, limit, std::move(body));
     }
 
-    /// Waits for all children. If a child failed and no join() has thrown its exception, the
-    /// exception is dropped. If an exception leaves the group's scope, or the running task is
-    /// cancelled, cancels the children first.
-    /// Blocks: until all children have ended. To avoid blocking, await async_join() before, or use
+    /// Waits for all children. Drops the exception of a failed child. If an exception leaves the
+    /// group's scope, or the running task is cancelled, cancels the children first.
+    /// Blocks: until all children have ended. To avoid blocking, await async_join() first, or use
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
-    /// that needs one thread more than scheduler_options::max_blocking_threads. If the group is on
-    /// a run_loop, the loop belongs to the thread that has run it last, or to its maker if no
-    /// thread has run it. That thread runs the tasks of the loop inside of this call, until another
-    /// thread runs the loop. Any other thread only waits: the children do not end while no thread
-    /// runs the loop.
+    /// that needs one thread more than scheduler_options::max_blocking_threads. A run_loop belongs
+    /// to the thread that has run it last, or to its maker if no thread has run it. If the group is
+    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop,
+    /// until another thread runs the loop. If the loop belongs to another thread, the call only
+    /// waits, and the children end only while a thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Runs a child. `source` is a task; a function that returns a task, which is called on the
-    /// calling thread and destroyed when the child has ended, so that the coroutine of a lambda may
-    /// use the captures; or another function, which the child runs. The value of the child is
-    /// dropped. If the group is cancelled, the child never starts. If the runner has shut down, the
-    /// child counts as failed with stopped_error.
+    /// Starts a child. `source` is a task, a function that returns a task, or another function. A
+    /// function that returns a task is called on the calling thread. It exists until the child has
+    /// ended, so the coroutine of a lambda may use the captures. The child runs any other function.
+    /// The value of the child is dropped. If the group is cancelled, the child never starts. If the
+    /// runner has shut down, the child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
-    /// run_loop must not block in this call; it uses async_spawn().
+    /// run_loop must not block in this call: use async_spawn().
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <detail::spawnable S> void spawn(S source) {
         permit one = group_.has_limit() ? permit(room_) : permit();
         launch(std::move(source), &detail::group::begin);
-        one.forget(); // the end of the child returns it
+        one.forget(); // the child returns the permit when it ends
     }
 
-    /// The wait for room; made by async_spawn(). S is the task, or a function, as for spawn().
+    /// The operation of async_spawn(). S is the type of `source`.
     template <class S> class [[nodiscard("co_await it")]] spawn_operation;
 
-    /// Runs a child, as spawn() does, when there is room for one more child. The operation waits
-    /// for the room when it is awaited, and then calls a function that returns a task. If the group
-    /// has no limit, it does not wait.
+    /// Starts a child, as spawn() does, when there is room for one more child. The operation begins
+    /// when it is awaited: it waits for room, and then calls `source` if that is a function that
+    /// returns a task. If the group has no limit, the operation does not wait.
     /// Returns: an operation for co_await, without a value. If it is not awaited, the child never
     /// begins, and is destroyed.
-    /// Throws: as spawn(), when awaited; stopped_error, if the awaiting task is cancelled while it
-    /// waits. The child then never begins, and is destroyed.
+    /// Throws: what spawn() throws, when awaited; stopped_error, if the awaiting task is cancelled
+    /// while it waits. After an exception, the child never begins, and is destroyed.
     /// Cancellation: the wait is stopped; the group is not cancelled.
     template <detail::spawnable S> auto async_spawn(S source) {
         return spawn_operation<S>(*this, std::move(source));
@@ -526,7 +529,8 @@ public:
 
     /// Waits as join() does, for a coroutine. If the wait ends early, by a time-out, a stop or a
     /// select, the children continue.
-    /// Throws: as join(), also with as_result(); stopped_error, if the awaiting task is cancelled.
+    /// Throws: what join() throws, also with as_result(); stopped_error, if the awaiting task is
+    /// cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the group is cancelled; a
     /// cancelled task waits until the children have ended.
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }
@@ -592,7 +596,7 @@ task<task_group::value_of<F>> task_group::run_in(task_runner& where, std::size_t
 
 template <class S> class task_group::spawn_operation {
 public:
-    /// Takes the operation over, before it is awaited.
+    /// Moves the operation. Requires: it was not awaited yet.
     spawn_operation(spawn_operation&&) = default;
     spawn_operation& operator=(spawn_operation&&) = delete;
 
@@ -613,11 +617,11 @@ public:
             return wait_.await_suspend(h);
         }
         /// Starts the child.
-        /// Throws: as async_spawn().
+        /// Throws: what async_spawn() throws.
         void await_resume() {
             permit one = has_limit() ? wait_.await_resume() : permit();
             of_.group_.launch(std::move(of_.source_), &detail::group::begin);
-            one.forget(); // the end of the child returns it
+            one.forget(); // the child returns the permit when it ends
         }
 
     private:
@@ -681,8 +685,8 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
         return;
     }
     threads->raise_limit();
-    // The system may have refused to start the extra thread. Then this thread tries again at
-    // intervals, because all other threads may be blocked.
+    // If the system has refused to start the extra thread, this thread tries again at intervals,
+    // because all other threads may be blocked.
     while (!until.wait_until(threads->tend() ? deadline::after(retry) : deadline::never())) {
     }
     threads->lower_limit();

@@ -10,11 +10,11 @@ namespace detail {
 struct runner_access;
 } // namespace detail
 
-/// The common base of the classes that run tasks: a scheduler runs them on its workers, a run_loop
+/// The common base of the classes that run tasks. A scheduler runs its tasks on workers, a run_loop
 /// on the thread that runs the loop. A function that takes a `task_runner&` can start its tasks on
-/// either.
+/// any of them.
 ///
-/// A runner shuts down in its destructor or earlier. From then on it refuses new tasks.
+/// A runner shuts down in its destructor or earlier. After that, it refuses new tasks.
 class task_runner {
 public:
     task_runner& operator=(task_runner&&) = delete;
@@ -39,38 +39,39 @@ public:
     /// Returns: a join_handle of the task's value.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws. Then
     /// `source` is destroyed, and the task has not begun.
-    /// Thread safety: any thread may call it. A task that calls it must not have ended.
+    /// Requires: if a task makes this call, that task has not ended.
+    /// Thread safety: any thread may call it.
     template <detail::spawnable S> auto spawn(S source) {
         return spawn_in(home_, std::move(source));
     }
 
-    /// Moves the coroutine that awaits it to the runner, behind what is queued there.
+    /// Moves the awaiting coroutine to the runner, behind the queued tasks.
     async_op<void> schedule() noexcept {
         return async_op<void>(detail::yielding()).resume_on(*this);
     }
 
-    /// Runs `r` like a task. If the runner has shut down, runs `r` on a resumer of bide's service;
-    /// terminates if that service cannot be started.
+    /// Runs `r` like a task. If the runner has shut down, runs `r` on a resumer of bide's service.
+    /// If that service cannot be started, terminates.
     /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept { home_.post(r); }
 
-    /// Runs a waker like a task. If the runner has shut down, acts as post(runnable&) does.
-    /// Terminates if there is no memory for the queue entry.
+    /// Wakes `w` on the runner, as post(runnable&) runs a runnable. Terminates if there is no
+    /// memory for the queue entry.
     void post(waker w) noexcept;
 
     /// Returns the executor of its tasks.
     executor_ref executor() noexcept { return home_.executor(); }
 
 protected:
-    /// Constructs a runner. `home` queues its tasks, counts them, and cancels them at its end
-    /// (detail::task_home).
+    /// Constructs a runner. `home` queues and counts the tasks of the runner, and cancels them when
+    /// the runner shuts down (detail::task_home).
     /// Requires: `home` outlives the tasks.
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
     /// Starts a task as spawn() does, in `home`, which may be a part of the runner, such as its
-    /// queue of low tasks. If `tag` is not 0, it is the number of a task_tag, which replaces the tag
-    /// of the task.
+    /// queue of low tasks. If `tag` is not 0, the task_tag of that number replaces the tag of the
+    /// task.
     template <detail::spawnable S>
     static auto spawn_in(detail::task_home& home, S source, std::uint8_t tag = 0) {
         auto& made = *new detail::joined_cell<S>(home, true, std::move(source));
@@ -90,7 +91,7 @@ private:
 
 namespace detail {
 
-// The home of the tasks of a runner, for objects that make task cells of their own (task_cell.hpp).
+// Gives the home of a runner to objects that make their own task cells (task_cell.hpp).
 struct runner_access {
     static task_home& home(task_runner& where) noexcept { return where.home_; }
 };

@@ -2,7 +2,7 @@
 #ifndef BIDE_IO_DETAIL_EVENT_FD_HPP
 #define BIDE_IO_DETAIL_EVENT_FD_HPP
 
-// File descriptors of Linux that are owned.
+// Classes that own file descriptors of Linux.
 
 #if defined(__linux__)
 
@@ -40,7 +40,7 @@ private:
     const int fd_;
 };
 
-// A descriptor of eventfd(2). One side makes it readable, and the other side clears it.
+// A descriptor of eventfd(2). One thread makes it readable, and another thread clears it.
 class event_fd : public owned_fd {
 public:
     // Throws: std::system_error if the system has no more descriptors or memory.
@@ -54,7 +54,7 @@ public:
         errno = saved;
     }
 
-    // Clears the descriptor: it is not readable afterwards. Returns true if it was readable.
+    // Makes the descriptor not readable. Returns true if it was readable.
     bool clear() noexcept {
         const int saved = errno;
         eventfd_t count = 0;

@@ -2,14 +2,14 @@
 #ifndef BIDE_IO_DETAIL_GROWING_TABLE_HPP
 #define BIDE_IO_DETAIL_GROWING_TABLE_HPP
 
-// A table that maps a number to a T, and makes the T when the number is first used. It suits small
+// A table that maps a number to a T, and makes the T when the number is first used. It is for small
 // numbers that are reused, such as file descriptors. Chunk 0 holds the first 64 objects; in a
 // model, it holds one. Each later chunk holds as many objects as all earlier chunks together. A T
 // stays at its address until the table is destroyed, so a lookup takes no lock.
 //
-// Guarantee: assume that thread A writes a flag (seq_cst) and then calls each(), and that thread B
-// finds or makes a T and then reads the flag (seq_cst). Then each() visits that T, or B reads the
-// value that A has written [growing_table.chunk]. This also holds if a third thread has made the T.
+// Guarantee: thread A writes a flag (seq_cst) and then calls each(). Thread B finds or makes a T
+// and then reads the flag (seq_cst). Then each() visits that T, or B reads the value that A has
+// written [growing_table.chunk]. This also holds if a third thread has made the T.
 
 #include <bide/core/platform.hpp>
 

@@ -3,17 +3,17 @@
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
 // Each thread that forks has a lane: a deque of jobs and a parker. A job is one function of a
-// fork-join; such a function is called an arm. The lane belongs to the thread and not to its
-// worker, because another thread can take over the worker. All lanes of a pool are in one list. The
-// list only grows, and any thread reads it without a lock. Lanes that no thread uses are also in a
-// free list. A lane is destroyed together with the pool and not earlier, because a thief may still
-// read a lane that its thread has put back. If the workers do not steal, or if there is only one
-// worker, threads have no lanes and run the arms one after the other.
+// fork-join; such a function is called an arm. The lane belongs to the thread, because another
+// thread can take over the thread's worker. All lanes of a pool are in one list. The list only
+// grows, and any thread reads it without a lock. Lanes that no thread uses are also in a free list.
+// A lane exists until the pool is destroyed, because a thief may still read a lane that its thread
+// has put back. If the workers do not steal, or if there is only one worker, threads have no lanes
+// and run the arms one after the other.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
-// time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
-// another pool, and from there again a fork-join of its own pool. It then gets one more lane for
-// the inner fork-join.
+// time of its outermost fork-join in the pool. If a thread of the pool enters a fork-join of
+// another pool, and inside of it a fork-join of its own pool, it gets one more lane for the inner
+// fork-join.
 //
 // The job. The second arm of a fork-join is a job in the stack frame of that fork-join. The owner
 // of a job is the thread that forked it. If a thief takes the job, the owner waits until the thief
@@ -29,38 +29,38 @@
 //   an outcome | sleeps   the outcome (done, failed or returned); the owner was about to sleep
 //   (no other value is possible)
 //
-// Each step is one read-modify-write. It keeps the bits that the other side has written, or returns
-// them to its caller. So either the owner does not sleep, or the thief wakes the owner. When the
-// thief writes the outcome, this write is its last access to the job: the owner's stack frame,
-// which contains the job, may be destroyed afterwards.
+// Each step is one read-modify-write, which keeps the bits of the other side or returns them. So
+// either the owner does not sleep, or the thief wakes the owner. When the thief writes the outcome,
+// this write is its last access to the job, because the owner may then destroy the stack frame of
+// the job.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
-// thief has forked in the course of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
+// thief has forked while it runs the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
 // Portable Technique for Implementing Efficient Futures", PPoPP 1993). Without thieves, the owner
-// would have run these arms itself, on top of the same stack frames. So such an arm can wait for a
-// lock that these frames hold only if it would also do so in a run on one thread. And the stack
-// does not become deeper than in a run on one thread.
+// would run these arms itself, on top of the same stack frames. So such an arm waits for a lock
+// that these frames hold only if it also does so in a run on one thread. The stack becomes no
+// deeper than in a run on one thread.
 //
 // After the owner has read the word, the thief may end the stolen arm and begin another one. So
 // after the owner has taken an arm from the thief's lane, it reads the word again. If the stolen
-// arm has not ended, the thief forked the taken arm in the course of the stolen one, because an arm
+// arm has not ended, the thief forked the taken arm while it ran the stolen arm, because an arm
 // ends after all arms that it has forked [fork_job.end]. If the stolen arm has ended, the owner
 // gives the taken arm back.
 //
-// Wakes. An idle worker could run a published arm. But to wake a worker takes the caller longer
-// than most small fork-joins take as a whole. So each place in the program that begins an outermost
-// fork-join stores its average work (basic_fork_call_site). The work is the time of the caller,
-// without its wakes and waits, multiplied by n + 1. Here n is the number of arms that the caller
-// waited for. The waits do not count: a preempted thief would make a small fork-join look large,
-// and the next fork-join would wake too many workers.
+// Wakes. An idle worker could run a published arm, but a wake takes the caller longer than a whole
+// small fork-join. So each place in the program that begins an outermost fork-join stores the
+// average work of these fork-joins (basic_fork_call_site). The work is the time of the caller,
+// without its wakes and waits, multiplied by n + 1, where n is the number of arms that the caller
+// waited for. If the waits counted, a preempted thief would make a small fork-join look large, and
+// the next fork-join would wake too many workers.
 //
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
-// Assume that this number is zero. Then the fork-join wakes no worker while an idle worker is the
-// timed sleeper (pool.hpp). A fork-join also wakes no worker if at least as many callers own no
-// worker as workers sleep (basic_pool::add_callers). If the fork-join is a loop, the place stores
-// the work of one iteration, so that the estimate fits short and long runs. Only speed depends on
-// these numbers: the owner runs each arm that no worker takes.
+// If this number is zero, the fork-join wakes no worker while an idle worker is the timed sleeper
+// (pool.hpp). A fork-join also wakes no worker if the callers without a worker are at least as many
+// as the sleeping workers (basic_pool::add_callers). If the fork-join is a loop, the place stores
+// the work of one iteration, so that the estimate fits short and long runs. These numbers affect
+// only the speed, because the owner runs each arm that no worker takes.
 
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/fork_deque.hpp>
@@ -88,12 +88,12 @@ public:
 
     // Runs the job, which forks on the lane `on`. Returns true if the owner sleeps.
     [[nodiscard]] bool run(lane& on) noexcept {
-        // Order: release [fork_job.thief]; the owner sees the lane as it was made.
+        // Order: release [fork_job.thief]; the owner sees the construction of the lane.
         state_.fetch_or(reinterpret_cast<word>(&on), std::memory_order_release);
         return finish(run_(*this) ? failed : done);
     }
 
-    // Leaves the job to its owner. Returns true if the owner sleeps.
+    // Gives the job back to its owner. Returns true if the owner sleeps.
     [[nodiscard]] bool give_back() noexcept { return finish(returned); }
 
     // ---- The owner
@@ -109,7 +109,7 @@ public:
 
     // Called when the owner is about to sleep. Returns false if the job has ended.
     [[nodiscard]] bool sleep() noexcept {
-        // Order: relaxed; the owner calls look() after this, when it is woken or finds the end.
+        // Order: relaxed; afterwards the owner calls look(), which acquires.
         return end_of(state_.fetch_or(sleeps, std::memory_order_relaxed)) == end::none;
     }
 
@@ -142,7 +142,7 @@ public:
     basic_fork_lane(basic_pool<Platform>& of, const void* id) noexcept
         : scheduler_id(id), pool_(of) {}
 
-    const void* const scheduler_id; // the scheduler's address, which basic_fork_context has
+    const void* const scheduler_id; // the scheduler's address; also in basic_fork_context
 
     // ---- The owner: the thread that the lane belongs to
 
@@ -155,13 +155,13 @@ public:
         }
     }
 
-    // Pushes a job and publishes all jobs of the lane. The owner of the lane uses it before it does
-    // something else for a while. The caller then calls wake_for_public().
+    // Pushes a job and publishes all jobs of the lane. The owner of the lane calls it before it
+    // does other work for a while, and then calls wake_for_public().
     // Throws: std::bad_alloc, with nothing changed.
     void push_public(job& j) {
         deque_.push(j, []() noexcept { return most_public; });
     }
-    // Any thread may call it.
+    // Wakes a worker for the published jobs. Any thread may call it.
     void wake_for_public() noexcept { pool_.fork_published(!is_worth_a_wake()); }
 
     // Takes the youngest job back. If it was stolen, returns false; the caller then calls wait().
@@ -176,8 +176,8 @@ public:
         return how != fork_pop::stolen;
     }
 
-    // Waits until the stolen job has ended or was given back, and returns which of these it was. If
-    // `helps` is false, runs no other job meanwhile.
+    // Waits until the stolen job has ended or was given back, and returns how it ended. If `helps`
+    // is false, runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept {
         const auto how = wait_for(mine, *this, helps);
         deque_.reset(at);
@@ -186,12 +186,12 @@ public:
 
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
     // lane `from`, which may be a lane of another thread. Runs no other job meanwhile. (This lane
-    // may have older jobs. A thief that stole from another lane must not find them.)
+    // may have older jobs, which a thief that stole from another lane must not find.)
     typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         return wait_for(mine, from, false);
     }
 
-    // Removes all jobs, which were stolen and have ended.
+    // Removes all jobs. Requires: all of them were stolen and have ended.
     void clear() noexcept { deque_.reset(0); }
 
     void run(job& j, basic_fork_lane& from) noexcept {
@@ -201,8 +201,8 @@ public:
     }
 
     depth_type depth() const noexcept { return deque_.depth(); }
-    // Returns true if this lane has no job for thieves. Also returns true if it has fewer jobs than
-    // `most` and fewer jobs than there are sleeping workers.
+    // Returns true if this lane has no job for thieves, or if it has fewer jobs than `most` and
+    // fewer jobs than the number of workers that its fork-join may wake.
     bool wants_work(std::uint64_t most) const noexcept {
         const std::uint64_t wakes = (std::min)(worth(), pool_.wakes_for_arms());
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
@@ -216,7 +216,7 @@ public:
         begin_ns_.store(ns, std::memory_order_relaxed);
     }
 
-    // Sets whether the owner owns no worker (basic_pool::add_callers).
+    // `outside` tells whether the owner of the lane owns no worker (basic_pool::add_callers).
     void set_outside(bool outside) noexcept {
         if (is_outside_ != outside) {
             is_outside_ = outside;
@@ -283,8 +283,8 @@ public:
 private:
     friend basic_fork_lanes<Platform>;
 
-    // Returns how many jobs the owner keeps public. If thieves can publish the other jobs, the
-    // number is as small as possible. Otherwise it is one for each worker that sleeps.
+    // Returns how many jobs the owner keeps public. If thieves can publish jobs, the number is as
+    // small as possible. If not, it is one for each sleeping worker, but at least four.
     depth_type wanted() const noexcept {
         return deque_.thieves_publish() ? 0
                                         : (std::max)(depth_type{4}, pool_.idle().sleepers_hint());
@@ -296,7 +296,7 @@ private:
     BIDE_NOINLINE typename job::end wait_for(job& mine, basic_fork_lane& from,
                                              bool helps) noexcept {
         auto how = job::end::none;
-        // The jobs that it runs meanwhile count as waiting.
+        // The time of the jobs that the owner runs meanwhile counts as waiting.
         const std::int64_t before = overhead_.ns;
         const std::int64_t begin = Platform::now();
         for (;;) {
@@ -342,7 +342,7 @@ private:
     // Sleeps on the parker of the lane that the job was stolen from.
     void sleep(basic_fork_lane& from) noexcept {
         const bool was_outside = is_outside_;
-        set_outside(false); // while it sleeps, another worker computes in its place
+        set_outside(false); // it uses no processor while it sleeps
         from.parker_.park();
         set_outside(was_outside);
     }
@@ -364,8 +364,7 @@ private:
 
 // ---- The threads of a pool, and their lanes
 
-// The fork-join that the calling thread is in. Each thread has one such object, in
-// Platform::near_local() (core/platform.hpp).
+// The present fork-join of a thread. Each thread has one such object.
 template <class Platform> struct BIDE_SHARED basic_fork_context {
     const void* scheduler_id = nullptr;        // set while the thread is in a fork-join
     basic_fork_lane<Platform>* lane = nullptr; // the lane of the fork-join, or else of the thread
@@ -376,7 +375,7 @@ template <class Platform> struct BIDE_SHARED basic_fork_context {
     }
 };
 
-// The fork lanes of a pool, which its first fork-join makes.
+// The fork lanes of a pool. The first fork-join of the pool makes this object.
 template <class Platform> class basic_fork_lanes final : public basic_arm_source<Platform> {
 public:
     using lane = basic_fork_lane<Platform>;
@@ -449,7 +448,7 @@ public:
     }
 
     // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
-    // lane has a public job. `chance` decides which lane is searched first.
+    // lane has a public job. `chance` selects the lane that is searched first.
     job* steal(std::uint64_t chance, lane*& from) noexcept {
         lane* const newest = this->newest();
         if (newest == nullptr) {
@@ -513,8 +512,8 @@ public:
 private:
     using guard = typename lock_bits<Platform, std::uint32_t>::guard;
 
-    // Copies the fields of the posted arm before the arm runs. While it runs, another thread may
-    // take over the worker and overwrite `arm` of that worker.
+    // Copies the fields of the posted arm before the arm runs: while the arm runs, another thread
+    // may take over the worker and overwrite the worker's `arm`.
     static void run_arm(void* posted) noexcept {
         auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
         auto& job = *arm.what;
@@ -582,8 +581,7 @@ private:
 };
 
 // The average work of the outermost fork-joins that one place in the program begins. If the
-// fork-join is a loop, the work is that of one iteration. Any other fork-join counts as one
-// iteration.
+// fork-join is a loop, the work is that of one iteration.
 template <class Platform> class basic_fork_call_site {
 public:
     // Returns the expected time of `iterations` iterations on one thread, in nanoseconds. Returns
@@ -606,8 +604,8 @@ public:
         // Order: relaxed; an estimate. A lost update does no harm.
         const std::int64_t old = average_.load(std::memory_order_relaxed);
         const std::int64_t next = old == unknown ? now : old + (now - old) / 4;
-        // Order: relaxed; the number is an estimate. If it has not changed, it is not stored, so
-        // that the cache line stays shared among the callers that read it.
+        // Order: relaxed; an estimate. An unchanged number is not stored, so that the cache line
+        // stays shared among the callers that read it.
         if (next != old) {
             average_.store(next, std::memory_order_relaxed);
         }

@@ -3,22 +3,22 @@
 #define BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 
 // How a scheduler or a run_loop starts tasks, finds that no task is left, and ends. Both are task
-// homes. A task home is the executor that a task belongs to (task/detail/task_control.hpp). A
-// run_loop is a pool of one worker.
+// homes. A task home is the executor that a task belongs to (task/detail/task_control.hpp). In this
+// file, "scheduler" means either of them, and a run_loop is a pool of one worker.
 //
 // Counting. A task is counted when it is spawned, by the thread that spawns it, and when it has
-// ended, by the thread that ends it. A worker has counters of its own. Every other thread is
-// external and counts in the two counters here. If a worker finds nothing to run, it adds up all
-// counters. When an external thread has ended a task, it wakes a worker to add them up. The worker
-// first adds up all ended tasks, then all spawned tasks. If the sums are equal, there was a moment
-// at which no task was left, because both sums only grow and no task ends before it was spawned
-// [lifecycle.counts].
+// ended, by the thread that ends it. Each worker has its own counters. Every other thread is
+// external; external threads share two counters. While the scheduler closes, a worker that finds
+// nothing to run adds up all counters, and an external thread that has ended a task wakes a worker
+// to do so. The worker first adds up all ended tasks, then all spawned tasks. If the sums are
+// equal, there was a moment at which no task was left, because both sums only grow and no task ends
+// before it was spawned [lifecycle.counts].
 //
 // Closing. close() sets `closing_` and cancels the tasks that wait. A task that begins to wait
 // later finds its registry closed. An external thread counts its task as spawned before it reads
-// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So the end
-// of the scheduler waits for the task, or the task is refused. The same holds for an external
-// thread that begins a fork-join.
+// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So either
+// shutdown() waits for the task, or the task is refused. The same holds for a fork-join that an
+// external thread begins.
 //
 // External calls. An external thread may still be in post() when the runnable that it posted causes
 // the destruction of the scheduler. So such calls are counted, and the destructor waits until the
@@ -75,7 +75,7 @@ public:
         w != nullptr ? pool_.push_local(*w, r) : pool_.push(r);
     }
 
-    // As start(), for a queue with such a push().
+    // Does what start() does, but calls push() of the queue `to`.
     template <class Queue> void start_in(Queue& to, header& t) noexcept {
         if (worker* const w = pool_.current_worker()) {
             w->spawned.add(1);
@@ -113,14 +113,14 @@ public:
     [[nodiscard]] bool admit() noexcept {
         // Order: seq_cst [lifecycle.closing]; counted before `closing_` is read.
         spawned_externally_.fetch_add(1, std::memory_order_seq_cst);
-        // Order: seq_cst [lifecycle.closing]; if this reads false, the task is waited for.
+        // Order: seq_cst [lifecycle.closing]; if this reads false, shutdown() waits for the task.
         return !closing_.load(std::memory_order_seq_cst);
     }
 
     // An external thread calls enter_caller() when it begins a fork-join, and leave_caller() when
-    // that fork-join has ended. The fork-join is counted like a task. enter_caller() returns false
-    // if the scheduler is closing; then leave_caller() must not be called. leave_caller() is the
-    // caller's last access to the scheduler.
+    // that fork-join has ended. The fork-join is counted like a task. If the scheduler is closing,
+    // enter_caller() returns false, and the thread does not call leave_caller(). leave_caller() is
+    // the thread's last access to the scheduler.
     [[nodiscard]] bool enter_caller() noexcept {
         const external_call here(*this);
         if (admit()) {
@@ -130,7 +130,7 @@ public:
         return false;
     }
     void leave_caller() noexcept {
-        const external_call here(*this); // the scheduler may end as soon as it is counted
+        const external_call here(*this); // the scheduler may end after the count
         task_ended();
     }
 
@@ -150,8 +150,8 @@ public:
             w->completed.add(1);
             return;
         }
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; the task ends with this count. The
-        // look for a sleeping worker comes after it.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; this count ends the task. It comes
+        // before the look for a sleeping worker.
         ended_externally_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [lifecycle.closing]; read after the task was counted.
         if (closing_.load(std::memory_order_seq_cst)) {
@@ -160,14 +160,14 @@ public:
     }
 
     bool is_closing() const noexcept final {
-        // Order: relaxed; a task that does not see it now sees it later.
+        // Order: relaxed; a task may see the store late.
         return closing_.load(std::memory_order_relaxed);
     }
 
-    // See basic_pool_owner::found_nothing().
+    // Called when a worker has found nothing and has announced its sleep. If the scheduler is
+    // closing and no task is left, lets shutdown() continue.
     void add_up() noexcept {
-        // Order: seq_cst [lifecycle.closing]; this read follows the worker's announcement in the
-        // idle word.
+        // Order: seq_cst [lifecycle.closing]; this read follows the worker's announcement.
         if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
             no_task_left_.arrive(1);
         }
@@ -178,27 +178,27 @@ public:
     };
     counts count_external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; this read follows the worker's
-        // announcement. Each task that it counts as ended was counted as spawned before.
+        // announcement. Each task that it counts as ended was counted as spawned earlier.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
-        // Order: relaxed; the load before acquired all that was spawned before.
+        // Order: relaxed; the load above has acquired the counts of the spawned tasks.
         return {spawned_externally_.load(std::memory_order_relaxed), ended};
     }
 
     // ---- The end
 
-    // Called in the place of add_up() if no worker was started: then no task is left.
+    // Called instead of add_up() if no worker was started, and so no task is left.
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
-    // end_threads() once, which returns when all threads have ended. If the deadline passes
-    // earlier, returns false.
+    // end_threads() once, which waits for all threads. Returns false if tasks are left at the
+    // deadline.
     template <class EndThreads>
     BIDE_COLD bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
         close();
         if (!no_task_left_.wait_until(until)) {
             return false;
         }
-        // Order: relaxed; the first caller ends the threads, later callers wait for it.
+        // Order: relaxed; the first caller ends the threads, and later callers wait for the gate.
         if (ending_threads_.exchange(true, std::memory_order_relaxed)) {
             no_thread_left_.wait();
             return true;
@@ -222,8 +222,8 @@ public:
         for (const worker& w : pool_.workers()) {
             sum.spawned += w.spawned.read();
         }
-        // Order: seq_cst [lifecycle.closing]; a task that is not counted here reads that the
-        // scheduler is closing.
+        // Order: seq_cst [lifecycle.closing]; a thread whose task is not counted here reads that
+        // the scheduler is closing.
         sum.spawned += spawned_externally_.load(std::memory_order_seq_cst);
         return sum;
     }
@@ -234,8 +234,7 @@ public:
     }
 
 protected:
-    // Waits until the last external call is over. The derived class calls it before its destructor
-    // ends.
+    // Waits for the external calls. The derived class calls it at the end of its destructor.
     // Blocks: until the last external call is over.
     // Requires: shutdown() has returned true.
     BIDE_COLD void end_external_calls() const noexcept {

@@ -7,22 +7,21 @@
 //
 // One thread at a time runs the loop. Jobs that this thread enqueues go into a plain list. Other
 // threads push to the injector, and then leave a token for the thread of the loop. That thread
-// sleeps only if there is no token (basic_sleeper in worker.hpp). So a token means that the
-// injector may hold a job: the thread that takes the token looks into the injector before its next
-// sleep [sleeper.token].
+// sleeps only if there is no token (basic_sleeper in worker.hpp). When it takes a token, it looks
+// into the injector before its next sleep [sleeper.token].
 //
 // The word `runner_` says which thread runs the loop:
 //
 //   none      no thread runs the loop
-//   running   a thread runs the loop; if another thread wants to, the program terminates
+//   running   a thread runs the loop; if another thread tries to run it, the program terminates
 //   joining   a thread that waits for tasks of the loop runs it, outside of run()
-//   wanted    like joining, but other threads sleep until the joining thread leaves the loop; one
+//   wanted    as joining, but other threads sleep until the joining thread leaves the loop; one
 //             of them then runs the loop
 //
-// A thread that waits for tasks of a loop joins the loop only if it owns the loop. The owner is the
-// thread that has run the loop last. If no thread has run it, the owner is the thread that has made
-// it. A joining thread leaves the loop as soon as another thread wants to run it. Then the joining
-// thread sleeps until its tasks have ended.
+// Only the owner of a loop joins the loop when it waits for tasks of the loop. The owner is the
+// thread that has run the loop last, or the thread that has made the loop if no thread has run it.
+// A joining thread leaves the loop as soon as another thread wants to run it. It then sleeps until
+// its tasks have ended.
 //
 // A thread that leaves the loop writes `runner_` with release order. The next thread reads it with
 // acquire order, and so sees all earlier changes of the loop [loop.runner]. The members of the loop
@@ -62,10 +61,10 @@ public:
         return run_jobs(until, ends, mine.outer_host());
     }
 
-    // Called by a job that waits. Runs other jobs of the loop until is_over() returns true. The
-    // thread that makes is_over() true calls wake_any() afterwards. stop_run() does not end this
-    // call. If the calling thread does not run the loop yet, it joins the loop, and returns as soon
-    // as another thread wants to run it.
+    // Called by a job that waits. Runs other jobs of the loop until is_over() returns true.
+    // stop_run() does not end this call. If the calling thread does not run the loop yet, it joins
+    // the loop, and returns as soon as another thread wants to run it.
+    // Requires: the thread that makes is_over() true calls wake_any() afterwards.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         const bool joins = !runs_here();
         if (joins && !join()) {
@@ -78,11 +77,10 @@ public:
         run_jobs(deadline::never(), ends, mine.outer_host());
     }
 
-    // Makes the run() that is under way, or the next one, return. Any thread may call it.
+    // Makes the present run() return; if there is none, the next one. Any thread may call it.
     void stop_run() noexcept {
         // Order: release [loop.stop]; the thread that returns from run() sees what happened before
-        // the stop. The exchange is a read-modify-write, so that the thread also sees what happened
-        // before earlier stops.
+        // this stop and, because this is a read-modify-write, before earlier stops.
         stopped_.exchange(true, std::memory_order_release);
         wake_any();
     }
@@ -123,15 +121,15 @@ private:
     // The maximum depth of jobs inside of each other. It bounds the stack.
     static constexpr unsigned most_inside = 8;
 
-    // The calling thread runs the loop while this object lives. The thread may be in a task of
-    // another scheduler. So the object saves and restores the thread-local state.
+    // The calling thread runs the loop while this object lives. The object saves and restores the
+    // thread-local state, because the thread may be in a task of another scheduler.
     class run_scope {
     public:
         // If `begins` is false, the thread runs the loop already, and one of its jobs waits.
         explicit run_scope(basic_loop& of, bool begins) noexcept
             : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
               resumed_(Platform::template local<resume_state>()) {
-            wake_scope<Platform>::hand_over_pending(); // this thread resumes them too late
+            wake_scope<Platform>::hand_over_pending(); // this thread would resume them late
             outer_local_ = std::exchange(local_, {});
             outer_resumed_ = std::exchange(resumed_, {});
             outer_loop_ = std::exchange(running_here(), &of);
@@ -187,7 +185,7 @@ private:
     // if the calling thread does not own it.
     bool join() noexcept {
         word seen = none;
-        // Order: acquire [loop.runner]; as in enter(). The thread before has set the owner, too.
+        // Order: acquire [loop.runner]; sees the changes of the previous thread, also the owner.
         if (!runner_.compare_exchange_strong(seen, joining, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
             return false;
@@ -199,7 +197,7 @@ private:
         return true;
     }
 
-    // Ends a run or a join. The wake uses the address only.
+    // Ends a run or a join. The wake uses only the address of the word.
     void leave() noexcept {
         const auto* const at = &runner_;
         // Order: release [loop.runner]; the next thread sees what this one has done.
@@ -254,9 +252,9 @@ private:
         inner_ = as.outer;
         --depth_;
         if (std::exchange(paused_, nullptr) == nullptr) {
-            enqueue_forked(); // as in execute()
+            enqueue_forked(); // see execute()
         }
-        as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop comes first, too
+        as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop counts as a job
         return true;
     }
 
@@ -329,8 +327,8 @@ private:
     }
 
     // Jobs nest: the innermost job runs inside of the outer jobs. Called when the innermost job is
-    // about to run other jobs. One of these may resume an outer job, so the wait of each outer job
-    // must have begun before. Begins each wait that has not begun.
+    // about to run other jobs. Begins the wait of each outer job, if it has not begun, because one
+    // of the other jobs may resume the outer job.
     void begin_outer_waits() noexcept {
         for (inner_job* job = inner_; job != nullptr; job = job->outer) {
             if (!std::exchange(job->has_begun_wait, true)) {
@@ -361,9 +359,9 @@ private:
     }
 
     // Sleeps until there is a token, a timer is due, or `until` has passed. If the thread is also a
-    // worker of another scheduler, `outer` is the host of that worker; otherwise nullptr. While
-    // this thread sleeps, another thread may take over that worker and keep it; in that case, sets
-    // `outer` to nullptr.
+    // worker of another scheduler, `outer` is the host of that worker; if not, `outer` is nullptr.
+    // If another thread takes over that worker during the sleep and keeps it, sets `outer` to
+    // nullptr.
     void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
         auto& local = worker_local<Platform>::get();
         std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());
@@ -398,10 +396,10 @@ private:
     // Only the thread that runs the loop uses these:
     run_list ready_;
     run_list forked_;            // the children of when_all that have not started, the newest first
-    runnable* paused_ = nullptr; // the first of `ready_`, if `forked_` is of its chain
+    runnable* paused_ = nullptr; // the first of `ready_`, if its children are in `forked_`
     inner_job* inner_ = nullptr; // the innermost job that runs inside of another one
     unsigned depth_ = 0;         // the number of such jobs
-    std::size_t ran_ = 0;        // jobs
+    std::size_t ran_ = 0;        // the number of jobs so far
     global_queue_interval interval_;
     worker workers_[1]; // any thread reads its counters
     // Any thread uses these:

@@ -3,8 +3,8 @@
 #define BIDE_SCHED_DETAIL_POOL_HPP
 
 // A pool has the workers of a scheduler (worker.hpp) and the queues that they share. This file has
-// the loop in which each worker finds a job, runs it, and sleeps if there is none. The threads
-// belong to the owner of the pool. Each thread calls run() with a worker.
+// the loop in which a worker finds a job, runs it, and sleeps if there is none. The owner of the
+// pool has the threads. Each thread calls run() with a worker.
 //
 // A worker looks for its next job in this order:
 //
@@ -26,8 +26,8 @@
 //
 // High and low jobs have one queue each: a list under a lock, which all workers share. Any worker
 // may take such a job, and a push of such a job wakes a sleeping worker. Only one thread may run a
-// pinned job: see worker.hpp. Normal jobs never use these queues. As long as no high, low or pinned
-// job was pushed, these queues cost a worker one read of a flag for each job.
+// pinned job: see worker.hpp. Normal jobs never use these queues. Before the first push of a high,
+// low or pinned job, these queues cost a worker one read of a flag for each job.
 //
 // The timed sleeper is an idle worker that sleeps with a time-out. While there is a timed sleeper,
 // a push into a LIFO slot wakes no worker. After its sleep, the timed sleeper looks for workers
@@ -35,7 +35,7 @@
 // there is no timed sleeper, a push into a LIFO slot wakes a worker as any other push does.
 //
 // Timers and files. A busy worker fires timers and polls the driver from time to time. While
-// workers sleep, some of them have one of three roles:
+// workers sleep, there are three roles among them:
 //
 //   the timer leader    sleeps until the earliest timer of all workers
 //   the driver's user   sleeps in the driver (basic_driver_lock)
@@ -43,21 +43,20 @@
 //                       scheduler_options::max_timed_sleep (4 ms by default), and then looks at the
 //                       LIFO slots
 //
-// One worker may have several roles. Assume that a worker with a role is about to run a job, and
-// that the role is still needed. Then this worker wakes another worker, which takes over the role:
-// hand_over_roles().
+// One worker may have several roles. If a worker with a role is about to run a job and the role is
+// still needed, the worker wakes another worker, which takes over the role (hand_over_roles()).
 //
 // The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
-// time in `until_`. `until_` is the sleeper's side of the pair [timer_queue.next]
-// (core/timer.hpp). If another worker goes to sleep and finds an earlier timer, that worker
-// becomes the leader. The previous leader continues to sleep until its own time, and then finds
-// that it is no longer the leader. A leader that wakes gives up the role.
+// time in `until_`. In the pair [timer_queue.next] (core/timer.hpp), the leader writes `until_`. If
+// another worker goes to sleep and finds an earlier timer, that worker becomes the leader. The
+// previous leader continues to sleep until its own time, and then finds that it is no longer the
+// leader. A leader that wakes gives up the role.
 //
 // Blocked workers. A thread that blocks in a task first moves all jobs of its worker to places
 // where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
 // because the sleeper is woken for new jobs. If no worker sleeps, another thread takes over the
-// worker. Two threads can make this decision: the thread that blocks, and the last sleeper when it
-// is about to run a job. Each of them changes the idle word and then reads it [idle.blocked].
+// worker. Both the thread that blocks and a sleeper that is about to run a job check this. Each of
+// them changes the idle word and then reads it [idle.blocked].
 
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
@@ -71,7 +70,7 @@ struct pool_options {
     std::int64_t max_timed_sleep_ns; // at most 1 s; 0: there is no timed sleeper
     trace_sink* trace = nullptr;
     std::int64_t timer_slack_ns = 0;
-    int spare_processors = 0;           // more processors than workers; negative: fewer
+    int spare_processors = 0;           // processors less workers; may be negative
     executor_ref executor{};            // of the tasks
     const void* scheduler_id = nullptr; // identifies the scheduler (fork_lane.hpp)
 };
@@ -98,8 +97,8 @@ public:
     // worker now, and a pinned job was pushed for it.
     virtual void wake_thread(unsigned) noexcept {}
     // Called when a worker has found nothing to run and has announced its sleep. Each announcement
-    // is a read-modify-write of the same word. So the worker that announces last sees everything
-    // that the other workers did before their announcements.
+    // is a read-modify-write of the same word, so the last worker that announces sees what the
+    // other workers did before their announcements.
     virtual void found_nothing() noexcept = 0;
     // Returns true if `where` is the executor of the high tasks, of the low tasks, or of the tasks
     // that are pinned to the calling thread.
@@ -116,14 +115,14 @@ template <class Platform> class basic_driver_lock {
 public:
     explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
 
-    // Acquires the driver until leave(). Returns nullptr if there is none, or if a thread is in it.
+    // Acquires the driver until leave(). Returns nullptr if there is none, or if it is in use.
     driver* try_enter() noexcept {
         // Order: acquire [driver.lock]; sees what the previous thread did in the driver.
         return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
     }
 
     // Order: release [driver.lock]; the next thread in the driver sees what this thread did there.
-    // The caller then calls is_free() [driver.free].
+    // Afterwards the caller calls is_free() [driver.free].
     void leave() noexcept { taken_.store(false, std::memory_order_release); }
 
     // Returns true if there is a driver and no thread is in it.
@@ -149,24 +148,23 @@ public:
     // Returns true if no sleeper wakes at or before the time `t`. Before this call, the caller
     // makes its timer for `t` visible.
     bool wakes_after(std::int64_t t) const noexcept {
-        // Order: seq_cst [timer_queue.next]; after the timer was made visible.
+        // Order: seq_cst [timer_queue.next]; comes after the timer was made visible.
         return t < until_.load(std::memory_order_seq_cst);
     }
 
     // Called when a worker goes to sleep. next() reads the time of the earliest timer, with order
     // seq_cst. If no leader wakes at or before that time, the caller becomes the leader, and `mine`
-    // becomes the time at which it wakes. Otherwise `mine` does not change.
+    // becomes the time at which it wakes. If a leader does, `mine` does not change.
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
-            // Order: relaxed; the CAS decides.
+            // Order: relaxed; the CAS checks this value.
             std::int64_t seen = until_.load(std::memory_order_relaxed);
             if (first >= seen) {
                 return;
             }
-            // Order: relaxed; a thread that adds an earlier timer may miss this store. Then it
-            // finds a sleeper to wake in the idle word [idle.announce]. Failure: the loop reads
-            // again.
+            // Order: relaxed; if a thread that adds an earlier timer misses this store, it finds a
+            // sleeper to wake in the idle word [idle.announce]. Failure: the loop reads again.
             if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
                 mine = first;
@@ -174,17 +172,15 @@ public:
         }
     }
 
-    // Called when a worker has woken. Returns true if the worker was the leader, or had been the
-    // leader until another worker replaced it.
+    // Called when a worker has woken. Returns true if the worker went to sleep as the leader.
     bool resign(std::int64_t& mine) noexcept {
         if (mine == never) {
             return false;
         }
         std::int64_t seen = std::exchange(mine, never);
         // Order: seq_cst [timer_queue.next]. A thread makes its timer visible before it reads this
-        // time. If it has read the old time, a worker that reads the timers after this step sees
-        // that timer.
-        // Failure: another leader wakes earlier.
+        // time. If the thread has read the old time, a worker that reads the timers after this step
+        // sees the timer. Failure: another leader wakes earlier.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
         return true;
@@ -254,8 +250,8 @@ public:
     }
 
     // Runs the pinned jobs of the calling thread, which owns no worker, until the queue is empty.
-    // If a worker needs a thread meanwhile, returns that worker early, because jobs that yield may
-    // never end. The thread then runs that worker.
+    // If a worker needs a thread meanwhile, returns that worker at once, because pinned jobs that
+    // yield may never end. The thread then runs that worker.
     BIDE_COLD worker* run_pinned(thread_queue& mine) noexcept {
         thread_role& here = thread_role::here();
         here = {this, nullptr, &mine};
@@ -271,7 +267,7 @@ public:
 
     // Makes run() return on every worker that finds no job.
     BIDE_COLD void stop() noexcept {
-        // Order: release [scheduler.stop]; a worker that leaves sees what came before.
+        // Order: release [scheduler.stop]; a worker that sees this stop sees what came before.
         stopped_.store(true, std::memory_order_release);
         for (worker& w : workers_) {
             unpark(w);
@@ -304,7 +300,7 @@ public:
         use_classes();
         const unsigned at = home.pinned.push(r);
         if (thread_role::here().pinned == &home.pinned) {
-            return; // this thread looks for the job
+            return; // this thread will find the job
         }
         if (at == home.pinned.none) {
             owner_.wake_thread(home.index);
@@ -318,7 +314,7 @@ public:
     // Wakes a sleeping worker. If that worker finds nothing to run, it calls found_nothing() of the
     // owner. If no worker sleeps, the next worker that becomes idle calls found_nothing().
     void wake_any() noexcept { unpark(idle_.wake_one()); }
-    // Wakes the worker `w` if it sleeps, because its thread may then hand it over.
+    // If `w` sleeps, wakes `w`, so that its thread can hand `w` to an idle thread.
     void wake(worker& w) noexcept {
         if (idle_.wake_worker(w.index)) {
             unpark(w);
@@ -351,9 +347,8 @@ public:
     executor_ref executor() const noexcept { return how_.executor; }
     bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
 
-    // Called when a new timer has become the earliest timer of the worker `of`. The owner of `of`
-    // may have added the timer itself. Then the owner calls hand_over_roles() later, before it runs
-    // a job or sleeps.
+    // Called when a new timer has become the earliest timer of the worker `of`. If the owner of
+    // `of` has added the timer itself, it calls hand_over_roles() later, before it runs a job.
     void earlier_timer(worker& of) noexcept {
         if (current_worker() == &of) {
             of.must_check_leader = true;
@@ -385,8 +380,7 @@ public:
     }
 
     // Called by the running job. When the job has ended, the worker queues `r` behind all other
-    // jobs. If `r` is a chain that has paused, `paused` points to `r`, too; otherwise it is
-    // nullptr.
+    // jobs. If `r` is a chain that has paused, `paused` points to `r`; if not, `paused` is nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
@@ -419,17 +413,16 @@ public:
         runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
         if (r != nullptr) {
             w.has_stolen(taken);
-            // Wakes a worker, as each push does [idle.announce]. While the jobs were moved, they
-            // were in no ring, and a worker that announced its sleep at that time has not seen
-            // them.
+            // Wakes a worker, as each push does [idle.announce]. During the move, the jobs were in
+            // no ring, and a worker that announced its sleep at that time did not see them.
             wake_any();
         }
         return r;
     }
 
     // Returns true if some queue has work for `w`. This is the last check of `w` before it sleeps
-    // [idle.announce]. If `but_arms` is true, does not check the arms of fork-joins: a timed
-    // sleeper leaves the arms to their owners for a while.
+    // [idle.announce]. If `but_arms` is true, does not check the arms of fork-joins, because a
+    // timed sleeper leaves the arms to their owners for a while.
     bool sees_work(const worker& w, bool but_arms) const noexcept {
         if (!has_nothing(w) || has_class_work(w)) {
             return true;
@@ -484,8 +477,8 @@ public:
         take_over(
             [this, none = false](worker& other) mutable noexcept { return replace(other, none); });
     }
-    // If a worker is blocked and no worker sleeps, returns that blocked worker. The caller then
-    // runs it. Otherwise returns nullptr.
+    // If a worker is blocked and no worker sleeps, returns that blocked worker, which the caller
+    // then runs. If not, returns nullptr.
     worker* take_blocked() noexcept {
         return take_over([this](worker& other) noexcept {
             return other.ownership.transfer([this]() noexcept {
@@ -505,11 +498,12 @@ public:
         return arms_.load(std::memory_order_seq_cst);
     }
 
-    // Takes over `made`, if no other thread was first. Returns the source that the pool has then.
+    // Makes `made` the source of the pool, or deletes `made` if another thread has set a source.
+    // Returns the source of the pool. If `made` is nullptr, returns nullptr.
     basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept {
         basic_arm_source<Platform>* first = nullptr;
         // Order: seq_cst [idle.announce] [fork_lane.source]; the source is visible before an arm is
-        // published. Failure: as in arms().
+        // published. Failure: sees the construction of the other source.
         if (made == nullptr || arms_.compare_exchange_strong(first, made, std::memory_order_seq_cst,
                                                              std::memory_order_seq_cst)) {
             return made;
@@ -549,20 +543,21 @@ public:
         callers_.fetch_add(by, std::memory_order_relaxed);
     }
     // Returns how many sleeping workers a fork-join may wake. Each caller that is counted by
-    // add_callers() uses a processor, so one worker fewer is woken. A caller that runs on a
-    // processor for which there is no worker does not count.
+    // add_callers() uses a processor, so one worker fewer is woken. Callers do not count while
+    // there are spare processors for them.
     unsigned wakes_for_arms() const noexcept {
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
     }
-    // Returns true if the callers are at least as many as the workers that sleep.
+    // Returns true if there are callers, and at least as many as sleeping workers.
     bool callers_take_all_places() const noexcept {
         const unsigned callers = callers_in_place();
         return callers != 0 && callers >= idle_.sleepers_hint();
     }
-    // Returns the minimum time for which a thread spins when it finds no arm of a fork-join. A loop
-    // offers an arm about every 4 us. If there are fewer processors than workers, returns 0,
-    // because a spinning thread would take the processor from another worker.
+    // Returns the minimum time for which a thread spins when it finds no arm of a fork-join. It is
+    // a little longer than the 4 us after which a loop usually offers its next arm. If there are
+    // fewer processors than workers, returns 0, because a spinning thread would take the processor
+    // from another worker.
     std::int64_t least_spin_ns() const noexcept { return how_.spare_processors < 0 ? 0 : 5'000; }
 
 private:
@@ -573,7 +568,7 @@ private:
 
     // ---- The next job
 
-    // Returns a job, or nullptr if run() is to return.
+    // Returns a job, or nullptr if run() must return.
     runnable* find(worker& w) noexcept {
         runnable* r = nullptr;
         if (w.global_interval.tick(&Platform::now)) {
@@ -581,10 +576,11 @@ private:
         }
         runnable* const behind = std::exchange(w.yielded, nullptr);
         paused_chain* const paused = std::exchange(w.paused, nullptr);
-        if (paused == nullptr) { // the chain that has forked them waits, or lets other tasks run
+        if (paused == nullptr) { // the parent waits or lets other tasks run
             enqueue_children(w);
         } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
-            // The chain takes its children back while it runs or has paused, but it may never wait.
+            // The chain may never wait, and takes its children back when it runs or pauses. So its
+            // oldest child is queued after a number of pauses.
             paused->pauses = 0;
             if (runnable* const oldest = w.children.steal()) {
                 push_ring(w, *oldest);
@@ -614,7 +610,7 @@ private:
         run_job(w, w.index, how_.trace, r); // another thread may own the worker afterwards
     }
 
-    // Returns a job, or nullptr if run() is to return.
+    // Returns a job, or nullptr if run() must return.
     runnable* search_or_sleep(worker& w) noexcept {
         bool searching = idle_.start_search();
         bool is_timed = false;
@@ -633,10 +629,9 @@ private:
                         least_spin_ns());
                 }
                 if (r != nullptr) {
-                    // While this worker was the timed sleeper, pushes of arms woke no worker,
-                    // because they relied on this worker to take the arms. Now this worker has
-                    // another job. So another sleeper is woken for the arms, even if that sleeper
-                    // does not become the timed sleeper.
+                    // While this worker was the timed sleeper, a push of an arm woke no worker,
+                    // because this worker would take the arm. Now this worker has a job, so another
+                    // sleeper is woken for the arms, even if it does not become the timed sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
                     unpark(idle_.end_search(more));
@@ -665,14 +660,13 @@ private:
             is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_);
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
-            // callers that have forked the arms usually run them soon. After the sleep, it takes
-            // the remaining arms.
+            // callers that have forked the arms usually run them soon. It takes the remaining arms
+            // after the sleep.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);
             leaves_arms = leaves_arms && !woken;
-            // Order: relaxed; stop() unparks all workers, and the token of the unpark makes this
-            // store visible.
+            // Order: relaxed; stop() unparks all workers, and the token publishes the store.
             if (!woken || stopped_.load(std::memory_order_relaxed)) {
                 if (!idle_.retract(w.index) && !woken) {
                     w.sleeper.park(deadline::never());
@@ -684,18 +678,18 @@ private:
     }
 
     // Returns a job or nullptr. On entry, `more` is true if the worker was woken for a job. On
-    // return, `more` is true if there may be more jobs than the returned one.
+    // return, `more` is true if there may be further jobs.
     runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept {
         fire_timers(w, Platform::now());
         if (runnable* const own = take_local(w)) { // from timers and files
-            more = more || !has_nothing(w);        // the job for which it was woken is still there
+            more = more || !has_nothing(w);        // it was woken for another job
             return own;
         }
         const bool woken = std::exchange(more, false);
         runnable* r = take_injected(w);
         if (r == nullptr) {
             r = take_pinned(w);
-            more = r != nullptr && woken; // as above
+            more = r != nullptr && woken; // it was woken for another job
         }
         if (r == nullptr && steals_) {
             r = steal(w, more);
@@ -729,10 +723,10 @@ private:
         }
     }
 
-    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that
-    // yields again and again does not delay those jobs. If the ring of `w` is short, moves a fair
-    // share of the injector into it. So tasks that yield contend less for the injector's lock. If
-    // the ring is long, moves one job.
+    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector, so that a task
+    // that yields again and again does not delay these jobs. If the ring of `w` is long, moves one
+    // job from the injector to the ring. If the ring is short, moves a fair share, so that tasks
+    // that yield contend less for the injector's lock.
     void push_behind(worker& w, runnable& r) noexcept {
         if (!injector_.empty()) {
             if (!shares_rings_) {
@@ -765,9 +759,9 @@ private:
 
     runnable* swap_lifo(worker& w, runnable* with) noexcept {
         if (steals_) {
-            // Order: seq_cst [idle.announce]; the job is visible before the look for sleepers.
-            // acq_rel [scheduler.lifo]; the worker that takes the job sees what came before the
-            // push.
+            // Order: seq_cst [idle.announce]; the job is visible before the owner looks for
+            // sleepers. acq_rel [scheduler.lifo]; the worker that takes the job sees what came
+            // before the push.
             return w.lifo.exchange(with, std::memory_order_seq_cst);
         }
         // Order: relaxed; only the owner uses the slot. If another thread becomes the owner, the
@@ -782,9 +776,9 @@ private:
         return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
     }
 
-    // Decides which class comes next (class_shares). If that class is high or low, or pinned jobs
-    // come next, takes such a job, if there is one. Returns nullptr if a normal job comes next. Not
-    // inlined, because most schedulers never call it.
+    // Selects the class of the next job (class_shares). For a high, a low or a pinned job, returns
+    // such a job, if there is one. If a normal job comes next, returns the job of take_due() if
+    // that is due; if not, nullptr. Not inlined, because most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
         runnable* r = which == task_priority::low ? low_.pop() : nullptr;
@@ -819,7 +813,8 @@ private:
     // others to the ring. If the injector is empty, takes the job of the LIFO slot, or a high or a
     // low job.
     runnable* take_injected(worker& w) noexcept {
-        // If no other worker steals from this ring, a job in it could wait for too long.
+        // If no other worker steals from this ring, takes one job, so that no job waits in the
+        // ring.
         run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
         runnable* const first = share.pop();
         if (first == nullptr) {
@@ -834,8 +829,7 @@ private:
         return first;
     }
 
-    // Takes the jobs that a busy worker takes at intervals: one job from the injector, and the jobs
-    // that balance() takes from another worker.
+    // Takes the jobs that are due: one job from the injector, and the jobs that balance() steals.
     runnable* take_due(worker& w) noexcept {
         runnable* const injected = take_share(w, 1).pop();
         runnable* const stolen = balance(w);
@@ -847,8 +841,8 @@ private:
 
     // Searches the other workers, beginning with a random one. Takes half of the jobs in the ring
     // of another worker: returns the first job and moves the others to the ring of `w`. If the ring
-    // of the other worker is empty, takes its oldest child. If no worker had either, and there is
-    // never a timed sleeper, takes the job in a LIFO slot. Sets `left` to true if the other worker
+    // of the other worker is empty, takes its oldest child. If no worker has either, and the pool
+    // uses no timed sleeper, takes the job in a LIFO slot. Sets `left` to true if the other worker
     // has more jobs.
     runnable* steal(worker& w, bool& left) noexcept {
         const auto count = static_cast<unsigned>(workers_.size());
@@ -925,7 +919,7 @@ private:
     // Returns true if neither the queues of `w` nor the injector have a job.
     bool has_nothing(const worker& w) const noexcept {
         // Order: relaxed; only the owner puts a job into the slot. The owner may miss that another
-        // worker has taken it.
+        // worker has taken the job.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
                injector_.empty() && !(uses_classes() && has_class_work(w));
     }
@@ -938,8 +932,8 @@ private:
     // ---- High, low and pinned jobs
 
     bool uses_classes() const noexcept {
-        // Order: relaxed; even if a worker does not see the flag here, it looks at the queues
-        // before it sleeps. If it sees a job there, it also sees the flag.
+        // Order: relaxed; a worker that misses the flag here looks at the queues before it sleeps.
+        // If it sees a job there, it also sees the flag.
         return uses_classes_.load(std::memory_order_relaxed);
     }
     void use_classes() noexcept {
@@ -961,13 +955,13 @@ private:
 
     // ---- Timers, files and sleep
 
-    // What a busy worker does at intervals.
+    // Fires timers, polls the driver and takes jobs, as a busy worker does at intervals.
     runnable* check_shared_work(worker& w) noexcept {
         const std::int64_t now = Platform::now();
         w.global_interval.restart(now);
         fire_timers(w, now);
         if (driver* const io = driver_lock_.try_enter()) {
-            // Runnables that become ready here are queued, and run as tasks do.
+            // Queues the runnables that become ready here, so that they run as tasks do.
             wake_scope<Platform> later(&service_executor<Platform>);
             io->wait(deadline::poll());
             leave_driver(w);
@@ -982,7 +976,7 @@ private:
 
     // Fires the timers of all workers that are due. Returns how many it fired.
     unsigned fire_timers(worker& w, std::int64_t now) noexcept {
-        // Counts each timer before it fires. So the job that the timer wakes finds it counted.
+        // Counts each timer before it fires, so that the job that the timer wakes sees the count.
         const waker counts([](void* in) noexcept { static_cast<worker*>(in)->timers_fired.add(1); },
                            &w);
         unsigned fired = 0;
@@ -1010,14 +1004,14 @@ private:
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, how_.max_timed_sleep_ns);
     }
 
-    // Sleeps. Returns true if the worker was woken, false if it is to look for jobs by itself.
+    // Sleeps. Returns true if another thread woke the worker. Returns false if the time of its
+    // roles has passed or the driver has returned.
     bool sleep(worker& w, bool is_timed) noexcept {
         std::int64_t until = never;
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
         if (is_timed) {
             for (worker& other : workers_) {
-                // Order: relaxed; only the timed sleeper reads it, and there is one timed sleeper
-                // at a time.
+                // Order: relaxed; only the timed sleeper uses it, and there is only one.
                 other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
             }
             until = Platform::now() + w.timed_sleep_ns;
@@ -1056,8 +1050,7 @@ private:
 
     // ---- Blocked workers
 
-    // Called when `w` will run no job for a while. Moves all jobs of `w` to places where other
-    // workers find them.
+    // Called when `w` will run no job for a while. Moves its jobs to where other workers find them.
     void hand_over_jobs(worker& w) noexcept {
         if (runnable* const r = std::exchange(w.yielded, nullptr)) {
             w.paused = nullptr;
@@ -1077,8 +1070,8 @@ private:
     }
 
     // If the owner of `w` is blocked, makes another thread run `w` and returns true. Returns false
-    // if the owner is not blocked. Also returns false if no thread is free; then the next thread
-    // that becomes free runs `w`. If no thread will become free, sets `found_no_thread` to true.
+    // if the owner is not blocked. If no thread is free, returns false; the next free thread then
+    // runs `w`. If no thread will become free, also sets `found_no_thread` to true.
     bool replace(worker& w, bool& found_no_thread) noexcept {
         found_no_thread = false;
         const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {
@@ -1090,7 +1083,7 @@ private:
             return !found_no_thread;
         });
         if (found_no_thread) {
-            // The request follows the transfer: a thread that received the request earlier would
+            // The request comes after the transfer, because a thread that received it earlier would
             // find no blocked worker.
             found_no_thread = !owner_.request_replacement();
         }
@@ -1119,7 +1112,7 @@ private:
     owner& owner_;
     const options how_;
     const bool steals_;
-    const bool shares_rings_; // a job in a ring does not wait for the owner of the ring alone
+    const bool shares_rings_; // other workers steal from a ring, or there are none
     const bool uses_timed_sleeps_;
     fixed_array<worker> workers_;
     basic_idle<Platform> idle_;

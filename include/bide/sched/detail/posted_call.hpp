@@ -2,14 +2,13 @@
 #ifndef BIDE_SCHED_DETAIL_POSTED_CALL_HPP
 #define BIDE_SCHED_DETAIL_POSTED_CALL_HPP
 
-// A call that runs on a worker while a coroutine waits for it without a thread
-// (parallel/async_fork.hpp).
+// A call that runs on a worker while a coroutine awaits it (parallel/async_fork.hpp).
 //
 // The object is part of the awaiter, and so of the frame of the coroutine. It consists of a
 // runnable and a gate. When the coroutine awaits the call, the runnable is posted to the scheduler.
 // When the call has ended, the gate opens; this is the worker's last access to the object. If the
-// scheduler ends before the runnable has run, a resumer of bide's service runs it. Then the
-// runnable does not make the call and does not access the scheduler.
+// scheduler ends before the runnable has run, a resumer of bide's service runs the runnable. The
+// runnable then makes no call and does not access the scheduler.
 
 #include <bide/sched/detail/scheduler_core.hpp>
 
@@ -19,7 +18,7 @@ class posted_call : runnable {
     using node = basic_waiter<native_platform>;
 
 public:
-    // If the awaiting task is cancelled or the coroutine is destroyed, requests a stop of `stop`.
+    // `stop` gets a stop request if the awaiting task is cancelled or the coroutine is destroyed.
     posted_call(scheduler_core& on, std::stop_source stop) noexcept
         : core_(on), pool_(&on.pool()), stop_(std::move(stop)) {
         run =
@@ -61,7 +60,7 @@ protected:
     std::stop_source& stop() noexcept { return stop_; }
 
 private:
-    // Runs on the scheduler.
+    // Makes the call, on a thread of the scheduler.
     virtual void call() noexcept = 0;
 
     void begin() noexcept {

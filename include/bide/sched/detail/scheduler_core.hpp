@@ -2,45 +2,42 @@
 #ifndef BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 #define BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 
-// A scheduler. It is the home of its normal tasks (lifecycle.hpp), and it owns its pool, which has
-// the threads (basic_worker_threads). The home of a task is the executor that the task belongs to.
-// High tasks, low tasks, and the tasks that are pinned to one thread have other homes
-// (spawn_options). A wake posts a task to its home. So the home determines where the task runs,
-// and a task needs no member for its class. The scheduler counts, registers and cancels the tasks
-// of all homes.
+// A scheduler is the home of its normal tasks (lifecycle.hpp), and has the pool and the threads
+// (basic_worker_threads). The home of a task is the executor that the task belongs to. High tasks,
+// low tasks, and the tasks that are pinned to one thread have other homes (spawn_options). A wake
+// posts a task to its home, so the home determines where the task runs. The scheduler counts,
+// registers and cancels the tasks of all homes.
 //
-// basic_scheduler_parts is a template, so that the model checker runs the same connections
+// basic_scheduler_parts is a template, so that the model checker can run it
 // (tests/model/scheduler_model.cpp). scheduler_core adds the options, the driver, the handler of
 // exceptions, and the checks for misuse.
 //
-// The threads of a scheduler: one for each worker of its pool, and those for blocking tasks.
+// A scheduler has one thread for each worker of its pool, and threads for blocking tasks.
 //
 // If the thread of a worker blocks in a task, another thread runs the worker. An idle thread is
 // preferred: a thread that has lost its own worker and has nothing to do. If there is no idle
-// thread, a thread for blocking tasks runs the worker; it is called a substitute. If a thread
-// returns from blocking and has lost its worker, it finishes its task and becomes an idle thread.
+// thread, a thread for blocking tasks runs the worker; it is called a substitute. If a thread has
+// lost its worker when it returns from blocking, it finishes its task and becomes an idle thread.
 //
-// A substitute that finds nothing to run hands its worker to an idle thread, and so is free for
-// blocking tasks again. If a substitute already sleeps when a thread becomes idle, the idle thread
-// wakes the substitute. For this, the substitute announces its sleep and then looks for an idle
-// thread. The idle thread adds itself to the list of idle threads and then looks for sleeping
-// substitutes [idle.announce].
+// A substitute that finds nothing to run hands its worker to an idle thread, and is then free for
+// blocking tasks. If a substitute already sleeps when a thread becomes idle, the idle thread wakes
+// the substitute. The substitute announces its sleep and then looks for an idle thread. The idle
+// thread adds itself to the list of idle threads and then looks for sleeping substitutes
+// [idle.announce].
 //
-// An idle thread also runs the jobs that are pinned to it. Meanwhile it is not in the list. So
-// after each of these jobs, the thread itself looks for a blocked worker.
+// An idle thread also runs the jobs that are pinned to it. Meanwhile it is not in the list of idle
+// threads, so after each of these jobs it looks for a blocked worker.
 //
-// A timer of the workers tends the threads for blocking tasks (basic_tended_pool). The timer is
-// armed only in these cases:
+// A timer tends the threads for blocking tasks (basic_tended_pool). It is armed in two cases:
 //
 //   - The system has refused to start a thread, and the start must be tried again. If all threads
 //     of the pool are blocked, none of them can try it.
 //   - A thread has left, and must be joined when it has ended.
 //
-// A thread that finds `armed_` set relies on the next firing of the timer. The firing resets
-// `armed_` and then looks at the pool. It sees what that thread has changed in the pool, for this
-// reason: both access the pool under its lock. The thread does so before it reads `armed_`; the
-// firing does so after it has reset `armed_`. If the firing had the lock first, the thread would
-// find `armed_` reset.
+// A thread that finds `armed_` set relies on the next firing of the timer, which sees what the
+// thread has changed in the pool. Proof: both use the pool under its lock, the thread before it
+// reads `armed_`, the firing after it has reset `armed_`. If the firing acquires the lock first,
+// the thread finds `armed_` reset.
 
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
@@ -61,7 +58,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(__linux__)
 
-// Returns the least quota of the process's control group and the groups above it, or 0.
+// Returns the least quota of the process's control group and the groups above it. Returns 0 if none
+// of them has a quota.
 BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
     std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) {
@@ -117,13 +115,13 @@ BIDE_COLD inline unsigned cpu_count() noexcept {
 
 // ---- The scheduler of a thread
 
-// The scheduler of the calling thread. In a fork-join, it is the scheduler of the fork-join.
-// Otherwise it is the scheduler that started the thread. It is also set in callbacks, and on
-// threads of a scheduler that own no worker.
+// The scheduler of a thread: in a fork-join, the scheduler of the fork-join; outside of one, the
+// scheduler that started the thread. It is also set in callbacks, and on threads of a scheduler
+// that own no worker.
 template <class Platform> struct BIDE_SHARED basic_current_scheduler {
     scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
     bool leaving = false;                           // the thread is in on_worker_stop
-    const basic_current_scheduler* outer = nullptr; // the value before it entered a fork-join
+    const basic_current_scheduler* outer = nullptr; // the value before the fork-join
 
     // Returns true if the thread belongs to `s` or is in a fork-join of it, even if it has entered
     // fork-joins of other schedulers meanwhile.
@@ -157,7 +155,7 @@ public:
         timer_.fire = waker(&on_timer, this);
     }
 
-    // Requires: no thread that fires timers of the workers is left, and no call is under way.
+    // Requires: no thread fires timers of the workers any more, and no other call is in progress.
     BIDE_COLD ~basic_tended_pool() {
         this->finish();
         cancel_timer<Platform>(timer_);
@@ -217,9 +215,9 @@ public:
             this);
     }
 
-    // Starts the threads, which run until end_threads(). Returns an error if one of them cannot be
-    // started. Then no thread runs a worker or calls on_worker_start, because on_worker_start might
-    // rely on the other threads.
+    // Starts the threads, which run until end_threads(). If one of them cannot be started, returns
+    // the error. No thread then runs a worker or calls on_worker_start, because on_worker_start
+    // might rely on the other threads.
     BIDE_COLD std::error_code start_threads() noexcept {
         std::error_code error;
         for (own_thread& p : threads_) {
@@ -242,7 +240,7 @@ public:
         {
             const guard section(lock_);
             over_ = true;
-            while (take_idle() != nullptr) { // they get no worker any more
+            while (take_idle() != nullptr) { // so that they get no worker
             }
         }
         for (own_thread& p : threads_) {
@@ -254,7 +252,7 @@ public:
         }
     }
 
-    // ---- Of basic_pool_owner
+    // ---- Overrides of basic_pool_owner
 
     bool replace(worker& w) noexcept final {
         return hand_to_idle_thread(w) || blocking_.try_run(threads_[w.index]);
@@ -280,15 +278,15 @@ public:
     }
 
     // Posts a request. The next thread for blocking tasks that becomes free then runs a blocked
-    // worker, until the worker's own thread returns. Returns false if the system has refused to
-    // start such a thread. The caller then tries again.
+    // worker as a substitute. Returns false if the system has refused to start such a thread. The
+    // caller then tries again.
     BIDE_COLD bool request_replacement() noexcept final {
         lock::acquire(lock_);
-        // A thread became idle since replace(), and found no blocked worker.
+        // A thread may have become idle since replace(), and may have found no blocked worker.
         const bool has_idle_thread = idle_threads_.first() != nullptr;
         if (!has_idle_thread && !requested_) {
             std::error_code why;
-            // Made under the lock: if it fails, no other thread relies on the request.
+            // Under the lock: if the post fails, no other thread relies on the request.
             requested_ = blocking_.post(request_, why);
         }
         // All present threads may be blocked.
@@ -315,8 +313,7 @@ private:
     using lock = lock_bits<Platform, std::uint32_t>;
     using guard = typename lock::guard;
 
-    // A worker and its own thread. As a runnable, it makes the thread that runs it a substitute for
-    // that worker.
+    // A worker and its own thread. A thread that runs it becomes a substitute for that worker.
     struct own_thread : runnable, basic_task_links<Platform, own_thread> {
         BIDE_COLD own_thread(basic_worker_threads& of, worker& which) noexcept
             : all(of), mine(which) {
@@ -341,8 +338,8 @@ private:
         }
 
         // Waits. Returns the worker that the thread must run, or nullptr if the thread must end.
-        // The waker gives a token to the thread's parker in three cases: there is a worker for the
-        // thread, there is a pinned job for it, or it must end. A token may be outdated.
+        // Another thread unparks the thread in three cases: there is a worker for it, there is a
+        // pinned job for it, or it must end. An unpark may come late, when its cause is gone.
         BIDE_COLD worker* wait_for_worker() noexcept {
             for (;;) {
                 if (worker* const blocked = all.own_pool_.run_pinned(mine.pinned)) {
@@ -500,7 +497,8 @@ public:
     }
 
 protected:
-    // `of` is the scheduler of the threads. `fallback` is as in basic_lifecycle.
+    // `of` is the scheduler of the threads. `fallback` returns the executor for runnables that are
+    // posted when no worker is left.
     BIDE_COLD basic_scheduler_parts(scheduler* of, scheduler_options& wanted, pool_options how,
                                     typename lifecycle::get_executor fallback)
         : threads(of, wanted, with_names(how, of, *this)), lifecycle(this->pool(), fallback),
@@ -544,8 +542,7 @@ private:
         void push(runnable& r, worker*) noexcept {
             worker_ != nullptr ? all_.pool().push_pinned(*worker_, r) : all_.pool().push(class_, r);
         }
-        // A pinned task also ends on its own thread. Its coroutine and its function are destroyed
-        // there.
+        // A pinned task ends on its own thread, where its coroutine and its function are destroyed.
         bool is_here() const noexcept override {
             return worker_ != nullptr ? role::here().pinned == &worker_->pinned : all_.is_here();
         }
@@ -615,8 +612,7 @@ public:
     }
 
     // Starts the threads.
-    // Throws: std::system_error if a thread cannot be started. Before that, the threads that were
-    // started are ended.
+    // Throws: std::system_error if a thread cannot be started. The other threads have then ended.
     BIDE_COLD void open() {
         if (const std::error_code error = start_threads()) {
             no_worker_started();
@@ -656,7 +652,7 @@ private:
     }
     const unhandled& handler() const noexcept override { return unhandled_; }
 
-    // Called before a part of the scheduler is made.
+    // Checks the options, before any part of the scheduler is made.
     BIDE_COLD static pool_options options_of_pool(const scheduler_options& wanted) {
         if (wanted.num_workers > basic_idle<platform>::max_workers) {
             BIDE_THROW(std::invalid_argument("scheduler: num_workers is above 1048575"));

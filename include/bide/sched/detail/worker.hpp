@@ -14,8 +14,8 @@
 //   transferring           a thread looks for a replacement
 //
 // A thread that returns from a blocking call reads the word. If it finds its own address plus 1, it
-// is still the owner. If it finds `transferring`, it waits until the transfer is decided. If it
-// finds another address, it has lost the worker.
+// is still the owner. If it finds `transferring`, it waits until the transfer has succeeded or
+// failed. If it finds another address, it has lost the worker.
 //
 // Sleep (basic_sleeper). The owner sleeps on a futex, like a parker (core/parker.hpp), or in the
 // scheduler's driver, where it waits for files as well. One word:
@@ -25,25 +25,25 @@
 //   driving    no token; the worker waits in the driver or is about to
 //   notified   a token is there for the worker
 //
-// unpark() and park() each decide by the value that their read-modify-write returned. This old
-// value tells unpark() how to wake the sleeper. If unpark() wakes the driver before the sleeper
-// waits in it, the driver keeps the wake.
+// unpark() and park() change the word by a read-modify-write. The old value tells unpark() how to
+// wake the sleeper, and tells park() whether there was a token. If unpark() wakes the driver before
+// the sleeper waits in it, the driver keeps the wake.
 //
-// Pinned jobs (basic_thread_queue). A pinned job waits for one thread. That thread may own any
-// worker, or none. So the push of the job wakes the worker that the thread owns, and no other
-// worker [thread_queue.owner]:
+// Pinned jobs (basic_thread_queue). Only one thread may run a pinned job. That thread may own any
+// worker, or none. So the push of the job wakes the worker that the thread owns
+// [thread_queue.owner]:
 //
 //   pusher: job visible   read `owned_`, read the idle word
 //   thread: write `owned_`   announce that worker as asleep   look at its queue
 //
-// All of these steps are seq_cst. Assume that the thread looks at its queue and misses the job.
-// Then the pusher reads the value of `owned_` that the thread wrote before this look, or a newer
-// one. It also reads an idle word in which that worker sleeps. The pusher then removes that worker,
-// and no other one, from the set of sleepers. If the pusher reads an older value of `owned_`, the
-// thread has yet to look at its queue before it sleeps, with another worker or without one. In this
-// case the pusher wakes a worker that another thread owns, which searches in vain, or wakes no
-// worker. A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue
-// before it parks. A pusher that reads `none` unparks the thread.
+// All of these steps are seq_cst. If the thread looks at its queue and misses the job, the pusher
+// reads the value of `owned_` that the thread wrote before this look, or a newer one. The pusher
+// also reads an idle word in which that worker sleeps, and then removes exactly that worker from
+// the set of sleepers. If the pusher reads an older value of `owned_`, the thread will look at its
+// queue before it sleeps, with another worker or without one. In this case the pusher wakes no
+// worker, or a worker that another thread owns and that searches in vain. A thread without a worker
+// uses `owned_` only: it writes `none`, and looks at its queue before it parks. A pusher that reads
+// `none` unparks the thread.
 
 #include <bide/core/timer.hpp>
 #include <bide/io/driver.hpp>
@@ -124,8 +124,8 @@ public:
     // Makes the calling thread the owner. `me` is an even address that belongs to the calling
     // thread and does not change.
     void begin(const void* me) noexcept {
-        // Order: relaxed; the previous owner that reads this word learns that it has lost the
-        // worker, and accesses nothing of it.
+        // Order: relaxed; a previous owner that reads this word learns that it has lost the worker,
+        // and does not access the worker's data.
         word_.store(of(me), std::memory_order_relaxed);
     }
 
@@ -135,8 +135,7 @@ public:
         word_.store(of(me) | blocked, std::memory_order_release);
     }
 
-    // Called when the thread returns from the blocking call. Returns false if another thread owns
-    // the worker.
+    // Called after the blocking call. Returns false if another thread owns the worker.
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
@@ -158,10 +157,11 @@ public:
     // call begin() and returns true, or finds no thread and returns false. transfer() returns true
     // if another thread owns the worker or will own it.
     template <class Find> bool transfer(Find&& find) noexcept {
-        // Order: relaxed; the CAS decides.
+        // Order: relaxed; the CAS checks this value.
         std::uintptr_t seen = word_.load(std::memory_order_relaxed);
         if ((seen & blocked) == 0 ||
-            // Order: acquire [worker.ownership]; sees what the owner did. Failure: it returned.
+            // Order: acquire [worker.ownership]; sees what the owner did. Failure: the owner is
+            // back.
             !word_.compare_exchange_strong(seen, transferring, std::memory_order_acquire,
                                            std::memory_order_relaxed)) {
             return false;
@@ -199,10 +199,10 @@ public:
     bool park(deadline until, driver* io = nullptr) noexcept {
         const futex_word how = io == nullptr ? parked : driving;
         futex_word seen = empty;
-        // Order: relaxed; it announces and publishes nothing. After a failure, take() acquires.
+        // Order: relaxed; this step publishes nothing. After a failure, take() acquires.
         while (state_.compare_exchange_strong(seen, how, std::memory_order_relaxed,
                                               std::memory_order_relaxed)) {
-            bool in_time = false; // the driver does not say
+            bool in_time = false; // the driver does not report it
             if (io == nullptr) {
                 in_time = futex_wait<Platform>(state_, parked, until);
             } else {
@@ -258,7 +258,7 @@ bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* 
                  unsigned number, deadline until, driver* io, trace_sink* trace,
                  executor_ref (*spare)() noexcept) noexcept {
     const std::int64_t begin = trace == nullptr ? 0 : Platform::now();
-    std::optional<wake_scope<Platform>> later; // what the driver brings is queued
+    std::optional<wake_scope<Platform>> later; // queues what the driver resumes
     if (io != nullptr) {
         later.emplace(spare);
     }
@@ -279,8 +279,7 @@ template <class Platform> class basic_thread_queue : public basic_injector<Platf
 public:
     static constexpr unsigned none = ~0U;
 
-    // `number` is the number of the worker for which the thread is started. At first the thread
-    // owns that worker.
+    // `number` is the number of the worker that the thread owns at first.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
 
     // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
@@ -291,10 +290,10 @@ public:
         return owned_.load(std::memory_order_seq_cst);
     }
 
-    // The thread calls it when it begins to own the given worker, or no worker. Afterwards the
-    // thread looks at its queue before it sleeps.
+    // The thread calls it when it begins to own the given worker, or no worker.
+    // Requires: afterwards the thread looks at its queue before it sleeps.
     void set_owned(unsigned worker) noexcept {
-        // Order: seq_cst [thread_queue.owner]; before the announcement and the look.
+        // Order: seq_cst [thread_queue.owner]; comes before the announcement and the look.
         owned_.store(worker, std::memory_order_seq_cst);
     }
 
@@ -311,7 +310,7 @@ template <class Platform> struct BIDE_SHARED basic_thread_role {
     basic_worker<Platform>* worker = nullptr;
     basic_thread_queue<Platform>* pinned =
         nullptr; // the jobs that only this thread may run; nullptr: it has no such jobs
-    bool is_substitute = false; // runs a worker in place of its own thread
+    bool is_substitute = false; // runs a worker instead of the worker's own thread
     static basic_thread_role& here() noexcept {
         return Platform::template local<basic_thread_role>();
     }
@@ -344,7 +343,7 @@ private:
 // which the newest measurement counts for a tenth. The first interval is 61 polls.
 class global_queue_interval {
 public:
-    // Counts a poll. Returns true if the worker is to check now. At every 16th poll, calls now() to
+    // Counts a poll. Returns true if the worker must check now. At every 16th poll, calls now() to
     // measure whether polls take longer than before.
     template <class Now> bool tick(Now&& now) noexcept {
         return ++polls_ >= interval_ || (polls_ % 16 == 0 && now() - since_ >= target_ns);
@@ -385,8 +384,8 @@ private:
     std::int64_t average_ns_ = 16'000;
 };
 
-// Decides from which class a worker takes its next job. Of 16 decisions in a row, 12 are for high
-// jobs, 3 for normal jobs and 1 is for low jobs.
+// Selects the class from which a worker takes its next job. Of 16 decisions in a row, 12 are for
+// high jobs, 3 for normal jobs and 1 is for low jobs.
 class class_shares {
 public:
     task_priority next() noexcept {
@@ -485,13 +484,13 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     unsigned looked_at = index;      // the last worker with which it has compared its ring
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the timed sleeper
-    runnable* yielded = nullptr;     // is to be queued behind all other jobs
-    paused_chain* paused = nullptr;  // `yielded`, if it has only paused: it keeps its children
+    runnable* yielded = nullptr;     // must be queued behind all other jobs
+    paused_chain* paused = nullptr;  // `yielded`, if it is a chain that has paused
     bool is_searching = false;       // its pushes wake no worker; end_search() does
-    bool must_check_leader = false;  // timers may be left that no sleeper wakes for
-    bool left_driver = false;        // no worker may be in the driver
+    bool must_check_leader = false;  // perhaps no sleeper wakes for the next timer
+    bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
-    bool injector_is_due = false;    // take_due() is to be tried before its next normal job
+    bool injector_is_due = false;    // its next normal job comes from take_due(), if possible
     class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
