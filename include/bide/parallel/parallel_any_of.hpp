@@ -20,7 +20,7 @@ bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
            all.size;
 }
 
-/// Asks the same of [first, last).
+/// Tests [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_any_of);
 
 /// Returns true if predicate(projection(element)) is true for no element of the range. Everything
@@ -32,7 +32,7 @@ bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
     return !bide::parallel_any_of(on, range, std::move(predicate), std::move(projection));
 }
 
-/// Asks the same of [first, last).
+/// Tests [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_none_of);
 
 /// Returns true if predicate(projection(element)) is true for all elements of the range. The
@@ -46,7 +46,7 @@ bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
                                   std::move(projection));
 }
 
-/// Asks the same of [first, last).
+/// Tests [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_all_of);
 
 }} // namespace bide::BIDE_ABI
