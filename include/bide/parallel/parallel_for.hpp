@@ -331,9 +331,9 @@ private:
     }
 
     // Forks the elements from `end` on as an arm, which thieves may take. Meanwhile visits the
-    // elements before `end`. If no thief has taken the arm, sets `part` to the elements from `end`
-    // on. If a thief has taken it, joins the thief's result to the front, and sets `part` to an
-    // empty range. Returns false if the remaining elements must be skipped.
+    // elements before `end`. If a thief has stored a result for the arm, joins that result to the
+    // front, and sets `part` to an empty range. If not, sets `part` to the elements from `end` on.
+    // Returns false if the remaining elements must be skipped.
     template <bool divides, class Front> bool fork(Front& front, range& part, std::uint64_t end) {
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};

@@ -3,9 +3,9 @@
 #define BIDE_PARALLEL_PARALLEL_NTH_ELEMENT_HPP
 
 /// \file
-/// Sorts a part of a range. parallel_nth_element() moves to one given place the element that a sort
-/// would put there. parallel_partial_sort() sorts only the least elements. Neither takes quadratic
-/// time for any input.
+/// Sorts a part of a range. parallel_nth_element() puts at one given place the element that a sort
+/// would put there. parallel_partial_sort() sorts only the least elements. No input takes quadratic
+/// time.
 
 #include <bide/parallel/parallel_sort.hpp>
 
