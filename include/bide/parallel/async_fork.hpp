@@ -96,7 +96,7 @@ private:
 /// A fork-join that a coroutine awaits.
 template <class F> class [[nodiscard("co_await it")]] fork_operation {
 public:
-    /// Constructs it from the scheduler and a function. See async_fork().
+    /// Constructs the operation from a policy and a function. See async_fork().
     fork_operation(const fork_policy& on, F body) : on_(on), function_(std::move(body)) {}
 
     /// The awaiter of the operation.

@@ -19,7 +19,7 @@ class forker;
 
 /// Counts the finished iterations of all loops to which this object was passed. The loops may run
 /// one after the other or at the same time. A loop updates the count after each leaf. A leaf is a
-/// part of a loop that is not divided; it has many iterations if they are short.
+/// part of a loop that is not divided. If iterations are short, a leaf has many of them.
 /// Destroys: the object must outlive these loops.
 template <class Platform> class basic_fork_progress {
 public:

@@ -111,7 +111,7 @@ template <class Platform> class basic_spawn_scope;
 
 namespace detail {
 
-// A spawned function. A derived type contains the function object; only `call_` knows that type.
+// A spawned function. A derived type contains the function object. Only `call_` knows that type.
 template <class Platform> class basic_spawned : public basic_fork_job<Platform> {
     using job = basic_fork_job<Platform>;
 
@@ -333,12 +333,11 @@ public:
     /// the function that spawns it has returned. It never runs inside of spawn(), so the caller may
     /// hold a lock that the function needs.
     ///
-    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself from
-    /// the youngest on. A spawn by the body or by a spawned function takes some tens of
-    /// nanoseconds. It allocates nothing if the function is small and its spawner has few other
-    /// functions. A spawn by an arm of a join, or by an iteration of a loop, allocates and takes a
-    /// lock.
-    /// Throws: std::bad_alloc, or the exception of the function's copy. Then the function is not
+    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself in
+    /// reverse order. A spawn by the body or by a spawned function takes some tens of nanoseconds.
+    /// It allocates nothing if the function is small and its spawner has few other functions. A
+    /// spawn by an arm of a join, or by an iteration of a loop, allocates and takes a lock.
+    /// Throws: std::bad_alloc, or what the copy of the function throws. The function is then not
     /// spawned.
     /// Requires: the call is made in the course of the body or of a function of the scope: by the
     /// body or the function itself, or by an arm, an iteration or a thread that it waits for.
@@ -565,7 +564,7 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// function has spawned is a part of that function. Of several exceptions of one part, any one is
 /// thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
 /// After an exception, all functions still run. stopped_error after a stop, if no function has
-/// thrown. Before the body is called, the exceptions of join().
+/// thrown. If the body cannot be called, throws as join().
 /// Cancellation: after a stop of the options, functions that have not begun are dropped. The
 /// options' grain has no effect. Progress counts functions.
 template <class Body>

@@ -68,8 +68,8 @@ public:
         }
     }
 
-    /// Lends an object that no other lease has, preferably the one that this thread had last. To
-    /// borrow an object and to give it back each takes the lock of a shard.
+    /// Lends an object that no other lease has, preferably the one that this thread had last.
+    /// borrow() and the destructor of the lease each take the lock of a shard.
     /// Throws: std::bad_alloc, and what make() throws.
     /// Requires: the lease is destroyed before the fork_scratch.
     /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.

@@ -122,8 +122,8 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
 
 /// Returns an iterator to the first element for which predicate(projection(element)) is true, or
 /// the end of the range. As soon as a match is known, elements behind it are skipped. All calls for
-/// elements before it are made. If several threads search, some calls for elements behind the match
-/// are made, too.
+/// elements before the match are made. If several threads search, some calls for elements behind
+/// the match are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
 /// Throws: of the calls that threw, the exception of the first call in the order of the range,
 /// unless a match comes before it. stopped_error if a stop left out an element that could be the

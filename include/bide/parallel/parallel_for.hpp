@@ -456,8 +456,8 @@ private:
         return learned_.load(std::memory_order_relaxed);
     }
 
-    // Makes `chunk` the initial size for other parts. All parts read the cache line of that size,
-    // so it is written only if it has changed by a factor of two.
+    // Makes `chunk` the initial size for other parts. All parts read this size, so it is written
+    // only if it has changed by a factor of two.
     void learn(std::uint64_t chunk) noexcept {
         const std::uint64_t old = learned();
         if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
@@ -579,8 +579,8 @@ void for_indices(const On& on, First first, Last last, Body& body) {
 } // namespace detail
 
 /// Calls body(i) for each index i of [first, last), in any order, on the calling thread and on idle
-/// workers. The type of i is std::common_type_t<First, Last>. The bounds are compared as
-/// numbers; if first >= last, the function does nothing. The return value of body is ignored.
+/// workers. The type of i is std::common_type_t<First, Last>. The bounds are compared as numbers.
+/// If first >= last, the function does nothing. The return value of body is ignored.
 /// Blocks: until all calls have ended. Meanwhile the caller runs parts of the loop.
 /// Throws: of the calls that threw, the exception of the call with the lowest index. If there was
 /// no stop, all calls with lower indices have run. Calls with higher indices may have run.

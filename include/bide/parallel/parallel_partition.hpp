@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_PARALLEL_PARTITION_HPP
 
 /// \file
-/// Moves the elements that match to the front. parallel_partition() swaps elements,
+/// Moves the matching elements to the front. parallel_partition() swaps elements,
 /// parallel_stable_partition() keeps their order.
 //
 // Partitions a range in place, by one thread or in parallel. If a predicate throws, every element
@@ -27,11 +27,11 @@ template <class It> struct division {
 };
 
 // Partitions elements that are cheap to copy, without branches that depend on the elements. One
-// element is taken out, which leaves a gap. Each step handles the next element. It moves the first
-// element of the right part into the gap. Then it moves the next element to the place behind the
-// left part; the old place of that element is the new gap. If the element belongs to the left part,
-// the end of the left part moves up by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto
-// Partitioning", and Bergdoll, "ipnsort".)
+// element is taken out, which leaves a gap. Each step handles the next element x. The step moves
+// the first element of the right part into the gap, and x to the place behind the left part. The
+// old place of x is the new gap. If x belongs to the left part, the end of the left part moves up
+// by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and Bergdoll,
+// "ipnsort".)
 template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
     struct gap {
         ~gap() { *at = element; }
@@ -56,7 +56,7 @@ template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes
     return is_left ? left + 1 : left;
 }
 
-// Moves the elements for which goes_left is true to the front.
+// Moves to the front the elements for which goes_left is true.
 template <class It, class Pred> division<It> divide(It first, It last, Pred goes_left) {
     for (bool was_divided = true;; was_divided = false) {
         while (first != last && goes_left(*first)) {
@@ -489,7 +489,7 @@ It stable_partition(const On& on, const elements<It>& in, Predicate& predicate,
 
 } // namespace detail
 
-/// Moves the elements for which predicate(projection(element)) is true to the front of the range.
+/// Moves to the front of the range the elements for which predicate(projection(element)) is true.
 /// Returns an iterator to the first unmatched element. The order within both groups depends only on
 /// the range and the grain, and not on the number of workers. parallel_stable_partition() keeps the
 /// order.
@@ -517,7 +517,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_partition(const fork_policy& on
 /// Partitions [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_partition);
 
-/// Moves the elements for which predicate(projection(element)) is true to the front of the range.
+/// Moves to the front of the range the elements for which predicate(projection(element)) is true.
 /// Within both groups, elements keep their order. Returns an iterator to the first unmatched
 /// element. Allocates memory for the unmatched elements.
 /// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. Each element is then

@@ -240,7 +240,7 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
                 return over;
             }
             is_searcher = search(seen, is_searcher);
-            // Order: acquire [pipeline_work.taken]; for the same reason.
+            // Order: acquire [pipeline_work.taken]; like the first load.
             seen = word_.load(std::memory_order_acquire);
             continue;
         }

@@ -62,7 +62,7 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
         const auto place = [begin](std::size_t n) {
             return begin + static_cast<std::iter_difference_t<It>>(n);
         };
-        if constexpr (decltype(places)::is_plain) { // is_plain says nothing about copies
+        if constexpr (decltype(places)::is_plain) { // even plain elements may be move-only
             detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
                 detail::move_elements(place(first), place(last), buffer + first);
             });
@@ -88,8 +88,8 @@ concept caches_keys_of =
 
 /// Sorts the range by less(key(a), key(b)). key(element) is called once for each element, by
 /// several threads at once. Elements with equal keys keep their order, so the result is the same on
-/// any number of workers. Allocates a buffer for as many elements as the range has, and twice an
-/// array with a key and a number for each element. A key need only be movable.
+/// any number of workers. Allocates a buffer for as many elements as the range has, and two arrays
+/// with a key and a number for each element. A key need only be movable.
 /// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
 /// Throws: the exception of a call of key or less. If several calls of key throw, that for the
 /// first element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a move

@@ -77,7 +77,7 @@ namespace detail {
 // last child first. Then the parent runs the first child in place: it transfers control to the
 // child, as if it awaited a single task. A child that ends takes the next child back from the
 // worker and transfers control to that child. The last child transfers control back to the parent.
-// If the next child cannot be taken back, this child and all later ones were stolen or posted, or
+// If the next child cannot be taken back, that child and all later ones were stolen or posted, or
 // the task has moved to another worker. The parent and the children that have ended in place are
 // then counted down, and the parent waits for the other children. So a child that is not stolen
 // needs no count, no wake, and no queue.
@@ -165,7 +165,7 @@ private:
         stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
-    // Returns false for a cancelled child that must start, because no child has won yet.
+    // A child may end without a start only if another child has won.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;

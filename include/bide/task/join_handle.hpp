@@ -3,7 +3,7 @@
 #define BIDE_TASK_JOIN_HANDLE_HPP
 
 /// \file
-/// A handle to a spawned task, which waits for its outcome.
+/// A handle that waits for the outcome of a spawned task.
 
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/task/detail/task_cell.hpp>

@@ -3,8 +3,8 @@
 #define BIDE_TASK_LAZY_HPP
 
 /// \file
-/// One-time initialisation by a function or a coroutine: the class lazy, a value with its
-/// initialisation function, and functions for once_flag and once_cell (sync/once.hpp).
+/// One-time initialisation by a function or a coroutine: the class lazy, and functions for
+/// once_flag and once_cell (sync/once.hpp).
 
 #include <bide/sync/once.hpp>
 #include <bide/task/task.hpp>

@@ -35,7 +35,7 @@ public:
     // Posts a runnable. Returns true if the caller must start the runner. If the result is false,
     // this was the last access of the caller.
     bool push(runnable& r) noexcept {
-        // Order: relaxed; the CAS orders.
+        // Order: relaxed; the CAS acquires and releases.
         runnable* seen = newest_.load(std::memory_order_relaxed);
         do {
             r.next = seen;
@@ -167,8 +167,9 @@ private:
         return native_platform::local<here>().now;
     }
 
-    // Runs queued runnables. Posts the strand again only if a runnable is left: the destructor
-    // waits for a post, and on the only thread of `where_`, it would wait forever.
+    // Runs queued runnables. Posts the strand again only if a runnable is left. The destructor
+    // waits until a post has run. On the only thread of `where_`, it would wait forever for an
+    // unneeded post.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

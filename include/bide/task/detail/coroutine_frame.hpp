@@ -2,7 +2,7 @@
 #ifndef BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 #define BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 
-// The memory of coroutine frames, and the frames of coroutines that await each other.
+// The memory of coroutine frames, and the ownership of the frames that coroutines await.
 
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/resume.hpp>
@@ -47,8 +47,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
 // in the depot. Blocks that do not fit into the depot go back to operator delete. A thread that
-// ends keeps no block. Each block is allocated by its own call of operator new. So a block that one
-// translation unit recycles may be freed by another one that recycles nothing, and the reverse.
+// ends keeps no block. Each block is allocated by its own call of operator new. So an object may be
+// allocated by a translation unit that recycles and freed by one that does not, or the reverse.
 //
 // A lock guards the depot. No thread sleeps on this lock. If a thread finds the lock taken, it
 // tries again a few times, and then uses operator new or delete instead of the depot. So if a

@@ -54,8 +54,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // The decider of a wait is the thread that grants it, times it out or stops it. Each suspension has
 // exactly one wake, by the decider of its wait. So no task is queued twice. The bit `active` is
 // cleared before the node is queued. So a wake may come while the task is still entering its wait.
-// The task is then posted as usual, and another worker may run it while the old worker is still
-// leaving it.
+// The task is then posted as usual, and another worker may run it before the old worker has left
+// the task.
 //
 // A canceller accesses the node of a wait while another thread may end that wait. The node must not
 // be destroyed meanwhile [task.claim]. If the canceller finds the task waiting, it sets `cancelled`
@@ -204,7 +204,7 @@ public:
 
     // Gives up the right to ask for the outcome. If the task is not complete, drops the caller's
     // reference and returns true; the scheduler still has a reference. If the task is complete,
-    // returns false. Then the caller still has its reference, and must discard the outcome.
+    // returns false. The caller then still has its reference, and must discard the outcome.
     bool forgo() noexcept {
         // Order: acquire [task.outcome]; sees the outcome, if the task is complete. In a complete
         // task, `kept` has no meaning.
@@ -243,8 +243,8 @@ public:
             return true; // no other owner can add a reference
         }
         // Order: acq_rel [task.references]; acquire: if the caller is the last owner, the accesses
-        // of all other owners happen before those of the caller. Release: otherwise the accesses of
-        // the caller happen before those of the last owner.
+        // of all other owners happen before those of the caller. Release: if the caller is not the
+        // last owner, its accesses happen before those of the last owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -657,7 +657,7 @@ public:
         }
     }
 
-    // Appends all listed tasks to `out`, each with a reference.
+    // Appends all listed tasks to `out`, and adds a reference to each of them.
     // Throws: std::bad_alloc.
     template <class Vector> void snapshot(Vector& out) {
         std::size_t expected = 0;
@@ -709,8 +709,8 @@ public:
     // Returns true if the home accepts no more tasks and cancels its tasks.
     virtual bool is_closing() const noexcept = 0;
 
-    // Counts a task that has ended. The task does not use this object afterwards. After this call,
-    // the caller wakes the joiners of the task.
+    // Counts a task that has ended. Afterwards the task does not use this object, and the caller
+    // wakes the joiners of the task.
     virtual void task_ended() noexcept = 0;
 
 protected:
