@@ -38,7 +38,7 @@ public:
     fork_call(const fork_policy& on, std::stop_source stop, F& body) noexcept
         : posted_call(fork_entry::core(on.where()), std::move(stop)), on_(on), function_(body) {}
 
-    // Throws: what the function threw; stopped_error if it was not called.
+    // Throws: what the function threw; stopped_error if the function was not called.
     forked_t<F> take() {
         if (!was_made() || was_stopped_) {
             throw_error(errc::stopped);
@@ -96,7 +96,7 @@ private:
 /// A fork-join that a coroutine awaits.
 template <class F> class [[nodiscard("co_await it")]] fork_operation {
 public:
-    /// Constructs it from the scheduler and a function. See async_fork().
+    /// Constructs the operation from a policy and a function. See async_fork().
     fork_operation(const fork_policy& on, F body) : on_(on), function_(std::move(body)) {}
 
     /// The awaiter of the operation.
@@ -104,7 +104,8 @@ public:
         using wait = async_op<void>;
 
     public:
-        /// Constructs the awaiter of `op`, which exists until the end of the await expression.
+        /// Constructs the awaiter of an operation, which exists until the end of the await
+        /// expression.
         explicit awaiter(fork_operation& of) noexcept
             : call_(of.on_, std::move(of.stop_), of.function_), op_(made(call_)), wait_(op_) {}
 
@@ -137,7 +138,7 @@ private:
     std::stop_source stop_;
 };
 
-/// Calls a function on a worker, in a fork-join, while the awaiting coroutine has no thread.
+/// Calls a function on a worker, in a fork-join, while the awaiting coroutine uses no thread.
 /// Returns an operation for co_await; its value is the value of the function. The function takes a
 /// policy, or nothing, and may call any parallel algorithms:
 ///
@@ -146,8 +147,8 @@ private:
 /// co_await async_fork(workers, sorts);
 /// \endcode
 ///
-/// The policy that the function gets has a separate stop token. It is stopped if the awaiting task
-/// is cancelled, or if a stop is requested of the token in `on`. The coroutine may belong to any
+/// The policy that the function gets has a separate stop token. That token is stopped if the
+/// awaiting task is cancelled, or if the token in `on` is stopped. The coroutine may belong to any
 /// scheduler, to a run_loop or to another library, and resumes as after any async_op. In the
 /// function, this_task refers to no task. If the function blocks, it blocks a worker.
 ///
@@ -156,12 +157,13 @@ private:
 /// in an earlier statement (see task_runner::spawn()).
 /// Blocks: never, with one exception: if the coroutine is destroyed while it waits, the destruction
 /// blocks until the function has ended.
-/// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if it was not
-/// called, because of a stop or because the scheduler has shut down.
-/// Cancellation: a function that has not begun is not called. If it has begun, its algorithms are
-/// stopped, and the coroutine waits for its end. If the function returns a value nevertheless, the
-/// coroutine gets that value. A deadline of the task expires when a worker of the task's scheduler
-/// checks its timers. So it does not expire while all of these workers run the function.
+/// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if a stop or a
+/// shutdown of the scheduler came before the call of the function.
+/// Cancellation: if the function has not begun, it is not called. If it has begun, its algorithms
+/// are stopped, and the coroutine waits until the function has ended. If the function returns a
+/// value nevertheless, the coroutine gets that value. A deadline of the task expires when a worker
+/// of the task's scheduler checks its timers. So the deadline does not expire while all workers of
+/// that scheduler run the function.
 template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {

@@ -5,14 +5,14 @@
 /// \file
 /// Fork-join: functions that run in parallel if workers are idle.
 ///
-/// The caller takes part. An external thread that calls runs arms, too. So with W workers that
-/// steal and C external callers, up to W + C arms run at a time.
+/// Such a function is called an arm. The calling thread runs arms, too, even if it is no worker. So
+/// with W workers that steal and C external callers, up to W + C arms run at a time.
 //
 // A join has two arms. It uses the lane of its thread, which is a deque of jobs
 // (sched/detail/fork_lane.hpp). The owner of the lane pushes the second arm to the lane, where
 // thieves find it, and runs the first arm. If no thief has taken the second arm meanwhile, the
 // owner runs it, too. All state is in the stack frame of the join. The code for the case without a
-// thief is inlined. If the thread has no lane, it calls one arm after the other.
+// thief is inlined. If the thread has no lane, it calls the arms one after the other.
 
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
@@ -28,8 +28,7 @@ namespace detail {
 
 // ---- The two arms
 
-// Calls f(). If f() throws, calls handle(), in which std::current_exception() is what f() has
-// thrown.
+// Calls f(). If f() throws, calls handle() in the exception handler.
 template <class F, class Handle> BIDE_INLINE void call_or(F&& f, [[maybe_unused]] Handle&& handle) {
 #if BIDE_EXCEPTIONS
     try {
@@ -129,8 +128,8 @@ private:
 };
 
 #if BIDE_EXCEPTIONS
-// Called if the first arm has thrown. Waits until the second arm has ended, and drops its value or
-// exception.
+// Called if the first arm has thrown. Runs the second arm, or waits for the thief that runs it.
+// Drops the value or the exception of the second arm.
 template <class Platform, class G>
 BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
                            fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
@@ -141,7 +140,7 @@ BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
             return;
         }
     }
-    // The first arm's exception has priority.
+    // An exception of the second arm is ignored, because that of the first arm has priority.
     detail::call_or([&] { static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g))); }, [] {});
 }
 #endif
@@ -248,10 +247,11 @@ private:
 };
 
 // Calls f() in a fork-join of `s`. If the calling thread is already in a fork-join of `s`, f()
-// becomes a part of that one. `iterations` is the number of iterations of the fork-join. The time
-// that they take is estimated from earlier calls. If the estimate is at most LongestNs, in_fork()
-// first calls run_briefly(now), outside of the fork-join. If run_briefly() runs all iterations, it
-// returns the time, and f() is not called. Otherwise run_briefly() returns 0.
+// becomes a part of that fork-join. `iterations` is the number of iterations of the fork-join.
+// Their time is estimated from earlier calls. If the estimate is at most LongestNs, in_fork() first
+// calls run_briefly(now), outside of a fork-join. If run_briefly() has run all iterations, it
+// returns the current time, and in_fork() does not call f(). If iterations remain, run_briefly()
+// returns 0.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
@@ -295,23 +295,24 @@ public:
     // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
     // both have ended. `is_brief` means that g() takes less time than a wake.
     // Throws: what f() threw; if f() did not throw, what g() threw. std::bad_alloc if there is no
-    // memory to fork; then neither f nor g was called.
+    // memory to fork. In that case, neither f nor g was called.
     // Requires: the caller runs inside enter().
     template <class F, class G> void both(F&& f, G&& g, bool is_brief = false) const {
         detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), is_brief);
     }
 
-    // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
+    // Calls f() in a fork-join. Throws: what f() throws. If f() cannot be called, throws as join().
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
-    // As enter(), for a loop of `iterations` iterations, which may be brief: see in_fork().
+    // Does the same for a loop of `iterations` iterations. in_fork() describes `run_briefly`.
     template <std::int64_t LongestNs = 0, class Brief, class F>
     void enter_loop(std::uint64_t iterations, const Brief& run_briefly, F&& f) const {
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
 
-    // Returns true if this thread has no arm that a worker could take. Also returns true if it has
-    // fewer than `most` arms and workers sleep that could run more of them. Costs a few loads.
+    // Returns true if this thread has no arm that a worker could take. Also returns true if this
+    // thread has fewer than `most` arms, and more workers sleep than it has arms. Costs a few
+    // loads.
     // Requires: the call is made in enter().
     bool wants_work(std::uint64_t most) const noexcept {
         const fork_context& here = fork_context::here();
@@ -320,8 +321,7 @@ public:
     }
 
     // Returns a different address for each thread, or nullptr if the calling thread cannot fork. An
-    // arm compares it with that of the thread that forked the arm, to find out whether it was
-    // taken.
+    // arm was taken by a thief if this address differs from that of the thread that forked the arm.
     // Requires: the call is made in enter().
     const void* thread() const noexcept { return fork_context::here().lane; }
 
@@ -333,8 +333,8 @@ private:
 
 // Calls f(i) for each i of [first, last), which is not empty. Makes a tree of forks with one call
 // in each leaf. Use it for few calls that take long. If calls throw, throws the exception of the
-// call with the lowest i, when all calls have ended. If `Surely` is true, all calls are made: if
-// there is no memory to fork, the calling thread makes them.
+// call with the lowest i, when all calls have ended. If `Surely` is true, all calls are made:
+// without memory to fork, the calling thread makes them.
 template <bool Surely = false, class Forker, class F>
 void fork_each(const Forker& forks, std::size_t first, std::size_t last, const F& f) {
     if (last - first == 1) {
@@ -403,9 +403,9 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 /// that are in a join.
 /// Blocks: until both have ended.
 /// Throws: when both have ended, what f threw; if f did not throw, what g threw. stopped_error if
-/// the calling thread is external and the scheduler is shutting down. std::bad_alloc if a fork
-/// needs more memory, because more threads fork than before or forks are deeper than before, and
-/// there is none. In the last two cases, no arm has run.
+/// the calling thread is external and the scheduler is shutting down. std::bad_alloc if there is no
+/// memory to fork. In these two cases, no arm has run. A fork needs memory only if more threads
+/// fork, or forks nest more deeply, than ever before.
 template <class F, class G>
 BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
     -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
@@ -440,8 +440,8 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
 /// Runs one or more functions as join() runs two. Returns their values, in order, when all
 /// functions have ended.
 /// Throws: if functions threw, the exception of the first of these, in argument order. Other
-/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc. Then
-/// some of the last functions have run, and the first ones have not.
+/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc. In that
+/// case, some of the last functions have run, and the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -491,7 +491,7 @@ void parallel_invoke(const fork_policy& on, Range&& functions) {
         on.forks().enter(
             [&] { detail::fork_each(on.forks(), 0, static_cast<std::size_t>(all.size), call); });
     }
-    // Order: relaxed; as in `call`.
+    // Order: relaxed; the joins order it after the stores.
     if (was_stopped.load(std::memory_order_relaxed)) {
         detail::throw_error(errc::stopped);
     }

@@ -18,8 +18,8 @@ class forker;
 } // namespace detail
 
 /// Counts the finished iterations of all loops to which this object was passed. The loops may run
-/// one after the other or at the same time. A loop updates the count after each leaf, which has
-/// many iterations if they are short.
+/// one after the other or at the same time. A loop updates the count after each leaf. A leaf is a
+/// part of a loop that is not divided. If iterations are short, a leaf has many of them.
 /// Destroys: the object must outlive these loops.
 template <class Platform> class basic_fork_progress {
 public:
@@ -39,15 +39,15 @@ public:
     /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
     /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; an earlier done() has read counts. It has acquired each total that was
-        // added before one of these counts [fork_progress.done].
+        // Order: relaxed; an earlier done() has acquired each total that was added before the
+        // counts that it read [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 
     /// Adds iterations that a loop will do. Only loops call it.
     void expect(std::uint64_t iterations) noexcept {
-        // Order: relaxed; after this step, the loop first publishes its jobs, and later adds to the
-        // count [fork_progress.done].
+        // Order: relaxed; each count() of the loop happens after this step and releases it
+        // [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
     /// Adds iterations that a loop has done. Only loops call it.
@@ -66,8 +66,8 @@ using fork_progress = basic_fork_progress<native_platform>;
 
 /// The options of a parallel loop.
 struct fork_options {
-    /// The least number of iterations of a leaf; a loop with fewer iterations is one leaf. If it is
-    /// 0, the loop measures its iterations and decides.
+    /// The least number of iterations of a leaf. A loop with fewer iterations is one leaf. If the
+    /// grain is 0, the loop measures the time of its iterations and chooses the size of its leaves.
     std::size_t grain = 0;
 
     /// The loop checks this token before each leaf and each division. If a leaf was skipped because
@@ -76,7 +76,7 @@ struct fork_options {
     /// iterations stay.
     std::stop_token stop = {};
 
-    /// Counts the iterations of the loop. nullptr: they are not counted.
+    /// Counts the iterations of the loop. If it is nullptr, they are not counted.
     fork_progress* progress = nullptr;
 };
 
@@ -88,7 +88,7 @@ class fork_policy {
 public:
     /// Runs on `workers` and the calling thread, with default options.
     fork_policy(scheduler& workers) noexcept : scheduler_(&workers) {}
-    /// Runs there with the given options.
+    /// Runs on `workers` and the calling thread, with the given options.
     fork_policy(scheduler& workers, fork_options options) noexcept
         : scheduler_(&workers), options_(std::move(options)) {}
 
@@ -98,7 +98,7 @@ public:
     /// Returns the scheduler.
     scheduler& where() const noexcept { return *scheduler_; }
 
-    /// Returns what the algorithms fork with. Only they call it.
+    /// Returns the interface by which the algorithms fork. Only the algorithms call it.
     detail::forker forks() const noexcept; // in fork_join.hpp
 
 private:

@@ -12,33 +12,31 @@
 // function that a thief has taken. Each part has a frame, which belongs to the thread that runs the
 // part. The functions that the part spawns are jobs on the lane of that thread, like the second
 // arms of joins. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.) When the part has
-// returned, the frame takes its jobs back, the youngest first, and calls them. If a job was stolen,
-// the frame waits until the stolen function has ended, and all functions that this function has
-// spawned.
+// returned, the frame takes its jobs back, the youngest first, and runs them. If a job was stolen,
+// the frame waits until the stolen function, and all functions that it has spawned, have ended.
 //
-// A lane is a stack. A spawned function must not be pushed to the lane of the calling thread in two
-// cases. First, the thread may be in a join whose second arm is on the lane: the join pops the top
-// of the lane next, and expects its arm there. Second, the thread may be a thief that runs an arm,
-// and a join waits for that arm: the function would delay the join. In both cases, the depth of the
-// lane differs from the depth that the frame has stored. Then the function is pushed to a separate
-// lane of the scope, the lane beside. Such a function is called a function beside. All jobs of the
-// lane beside are public, and idle workers take them. The frame of the body runs the remaining ones
-// at its end.
+// A lane is a stack. In two cases, a spawned function must not be pushed to the lane of the calling
+// thread. First, the thread is in a join whose second arm is on the lane: the join expects this arm
+// at the top of the lane. Second, the thread is a thief that runs an arm for which a join waits:
+// the function would delay the join. In both cases, the depth of the lane differs from the depth
+// that the frame has stored. So the function is pushed to a separate lane of the scope, called the
+// lane beside. Such a function is called a function beside. All jobs of the lane beside are public,
+// and idle workers take them. The frame of the body runs the remaining jobs at its end.
 //
-// A function never runs on top of a frame that may hold a lock which the function needs. Proof:
-// there are three places where a function runs. It runs on an idle worker; in its own frame, after
-// the part has returned; or on top of a join that waits for an arm in the course of which the scope
-// was opened (leapfrogging). It never runs inside spawn().
+// A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
+// function never runs inside spawn(). It runs in one of three places: on an idle worker, or in the
+// frame of its spawner after the spawner has returned, or on top of a join that waits for an arm in
+// the course of which the scope was opened (leapfrogging).
 //
 // The stack is bounded. A waiting frame may take a function from a thief. That function may spawn
-// another one, which the thief takes back while it waits, and so on. Then the stacks of both
-// threads grow, because each function has returned but none has ended. In a serial run, the stack
-// would not grow. So at most `most_waits` waits of a thread run other jobs on top of each other. In
-// the next wait, the thread sleeps until the function has ended.
+// another one, which the thief takes back while it waits, and so on. The stacks of both threads
+// would then grow, because each function has returned but none has ended. In a serial run, the
+// stack would not grow. So at most `most_waits` waits of a thread run other jobs on top of each
+// other. In a further wait, the thread sleeps until the function has ended.
 //
-// While the frame of the body waits for a function beside, it runs no other jobs. The lane of its
-// thread may have older jobs. If this thread ran an arm of another thread meanwhile, that other
-// thread could find and take those older jobs.
+// While the frame of the body waits for a function beside, its thread runs no other jobs. The
+// reason is that its lane may have older jobs. If the thread ran an arm of another thread, that
+// other thread could take those older jobs.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -47,9 +45,8 @@ namespace detail {
 
 // The memory of the functions that one frame of a scope spawns. It consists of cells of one size.
 // The first few cells are part of the frame itself, so a small scope allocates nothing. The other
-// cells are in blocks. Each block is twice as large as the previous one. The cell that was given
-// back last is reused first, because it is still in the cache. Only the thread of the frame uses
-// this object.
+// cells are in blocks of growing size. The cell that was given back last is reused first, because
+// it is still in the cache. Only the thread of the frame uses this object.
 class spawn_cells {
 public:
     static constexpr std::size_t cell_size = 96;
@@ -114,7 +111,7 @@ template <class Platform> class basic_spawn_scope;
 
 namespace detail {
 
-// A spawned function. A derived type contains the function object; only `call_` knows that type.
+// A spawned function. A derived type contains the function object. Only `call_` knows that type.
 template <class Platform> class basic_spawned : public basic_fork_job<Platform> {
     using job = basic_fork_job<Platform>;
 
@@ -135,8 +132,8 @@ private:
 
 public:
     scope_type& scope;
-    basic_spawned* older = nullptr; // in the list that has the job
-    std::uint32_t order = 0;        // its exception has this order
+    basic_spawned* older = nullptr; // the next older job in the list
+    std::uint32_t order = 0;        // of its exception: the lowest order wins
     bool is_over = false;           // set by the body's thread, for a job beside that it has run
 };
 
@@ -147,9 +144,9 @@ template <class Platform> class basic_spawn_frame {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // `order` decides which exception is thrown at the end. If `numbers` is true, this is the frame
-    // of the body, and each function that it spawns gets the next order. Otherwise it is the frame
-    // of a function, and each function that it spawns gets the same order as that function.
+    // The scope throws the exception with the lowest order. If `numbers` is true, this is the frame
+    // of the body, and each function that the body spawns gets the next order. If `numbers` is
+    // false, this is the frame of a function, and the functions that it spawns get its order.
     basic_spawn_frame(scope_type& in, std::uint32_t order, bool numbers) noexcept
         : scope_(in), lane_(here_.lane), depth_(lane_ != nullptr ? lane_->depth() : 0),
           order_(order), numbers_(numbers) {
@@ -207,12 +204,12 @@ private:
     static constexpr unsigned most_waits = 32;
     static constexpr depth_type depth_in_wait = ~depth_type{0};
 
-    // Returns how many of the frames of this thread wait: this frame, and those below it.
+    // Returns how many frames wait: this frame, and those below it on this thread.
     unsigned waits() const noexcept { return waits_below_ + (depth_ == depth_in_wait ? 1U : 0U); }
 
     // Waits for a stolen job. If the thief gave the job back, returns true, and this thread must
-    // run the job. During the wait, jobs of other parts may run on top of this frame, so the frame
-    // accepts no spawned functions.
+    // run the job. During the wait, this frame accepts no spawned functions, because jobs of other
+    // parts may run on top of it.
     BIDE_NOINLINE bool wait_for(spawned& j) noexcept {
         const depth_type at = std::exchange(depth_, depth_in_wait);
         const auto how = lane_->wait(j, at, waits_below_ < most_waits);
@@ -225,7 +222,7 @@ private:
     const unsigned waits_below_ = outer_ != nullptr ? outer_->waits() : 0;
     scope_type& scope_;
     lane* const lane_;
-    depth_type depth_; // the depth of the lane without the arms above the frame
+    depth_type depth_; // the depth of the lane, if no join has an arm above this frame's jobs
     std::uint32_t order_;
     bool numbers_;
     spawned* youngest_ = nullptr;
@@ -240,8 +237,8 @@ template <class Platform> bool basic_spawned<Platform>::run_stolen(job& j) noexc
     return false;
 }
 
-// A function that was spawned into a scope, with the code that calls it. It has the size of a cell:
-// a larger function object has memory of its own.
+// A function that was spawned into a scope, with the code that calls it. Fits into a cell, because
+// a large function object is stored in separate memory.
 template <class Platform, class F> class spawned_function final : public basic_spawned<Platform> {
     using base = basic_spawned<Platform>;
     static constexpr bool is_small =
@@ -336,12 +333,11 @@ public:
     /// the function that spawns it has returned. It never runs inside of spawn(), so the caller may
     /// hold a lock that the function needs.
     ///
-    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself from
-    /// the youngest on. A spawn by the body or by a spawned function takes some tens of
-    /// nanoseconds. It allocates nothing if the function is small and its spawner has few other
-    /// functions. A spawn by an arm of a join, or by an iteration of a loop, allocates and takes a
-    /// lock.
-    /// Throws: std::bad_alloc, or the exception of the function's copy. Then the function is not
+    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself in
+    /// reverse order. A spawn by the body or by a spawned function takes some tens of nanoseconds.
+    /// It allocates nothing if the function is small and its spawner has few other functions. A
+    /// spawn by an arm of a join, or by an iteration of a loop, allocates and takes a lock.
+    /// Throws: std::bad_alloc, or what the copy of the function throws. The function is then not
     /// spawned.
     /// Requires: the call is made in the course of the body or of a function of the scope: by the
     /// body or the function itself, or by an arm, an iteration or a thread that it waits for.
@@ -373,11 +369,12 @@ public:
     }
 
 private:
-    // The order of the functions beside: after all functions that the body has spawned itself.
+    // The order of the functions beside. The functions that the body spawns itself have lower
+    // orders.
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 
-    // Returns false if a stop was requested. Then the function is dropped.
+    // Returns false if a stop was requested. The caller must then drop the function.
     bool begins() noexcept {
         if (!stop_.stop_requested()) [[likely]] {
             return true;
@@ -409,7 +406,7 @@ private:
             std::rethrow_exception(std::move(error_));
         }
 #endif
-        // Order: relaxed; as in begins().
+        // Order: relaxed; the joins of the scope order it after begins().
         if (stopped_.load(std::memory_order_relaxed)) {
             detail::throw_error(errc::stopped);
         }
@@ -477,10 +474,10 @@ private:
     fork_progress* const progress_;
     typename Platform::template atomic<bool> stopped_{false};
     typename Platform::template atomic<std::uint32_t> lock_{0};
-    // Under the lock:
-    var<lane*> beside_{nullptr};         // made when it is needed
-    var<spawned*> beside_jobs_{nullptr}; // all that are or were on it
-    var<std::uint32_t> failed_{last};    // the order of the exception
+    // Guarded by the lock:
+    var<lane*> beside_{nullptr};         // the lane beside, or nullptr before its first use
+    var<spawned*> beside_jobs_{nullptr}; // all jobs that are or were on the lane beside
+    var<std::uint32_t> failed_{last};    // the order of `error_`
     std::exception_ptr error_;
 };
 /// The scope that fork_scope() passes to its body.
@@ -524,7 +521,7 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
         }
         while (detail::basic_fork_job<Platform>* const taken =
                    from != nullptr ? from->steal() : nullptr) {
-            auto& j = static_cast<spawned&>(*taken); // may also be one that was pushed since
+            auto& j = static_cast<spawned&>(*taken); // may have been pushed after the unlock
             mine.run(j);
             j.is_over = true;
             mine.finish();
@@ -547,29 +544,27 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// Calls body(scope) on the calling thread. The body, and each function that it spawns, may spawn
 /// functions, which run on this thread and on workers that are free. Returns the value of the body
 /// when the body and all functions have ended. Use it if the number of functions is not known in
-/// advance, or if their calls do not form a tree of joins; a join costs less.
+/// advance, or if their calls do not form a tree of joins. A join costs less.
 ///
 /// A function may run after its spawner, the body or another function, has returned. So it must not
 /// refer to local objects of its spawner. It may refer to objects declared before the call of
 /// fork_scope().
 ///
-/// Locks: a function runs on an idle worker; on the thread of its spawner after the spawner has
-/// returned; or on a thread that waits for an arm in the course of which the scope was opened. So a
-/// lock that is held around a spawn causes no deadlock. In a serial run, the functions run when the
-/// body has returned. A lock that the caller of fork_scope() holds causes a deadlock only if it
-/// would cause one in a serial run.
+/// Locks: a function never runs inside of spawn(), so a lock that is held around a spawn causes no
+/// deadlock. A lock that the caller of fork_scope() holds causes a deadlock only if it would cause
+/// one in a serial run, in which the functions run when the body has returned.
 ///
-/// Memory: if a function runs on the thread of its spawner, later functions reuse the memory of
-/// this function. If another thread has taken the function, its memory is released when the spawner
-/// ends. So a body that runs for ever should open a new scope for each round.
+/// Memory: if a function runs on the thread of its spawner, later functions reuse its memory. If
+/// another thread has taken the function, its memory is released when the spawner ends. So a body
+/// that runs forever should open a new scope for each round.
 /// Blocks: until all functions have ended. In the body and in the functions, this_task and
 /// scheduler::current() are as in an arm of join().
-/// Throws: the exception of the body. If the body did not throw, the exception of the first
-/// function, in the order of the spawns of the body, that threw. A function that another function
-/// has spawned counts as a part of that function; of several exceptions of one such part, any one
-/// is thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
+/// Throws: the exception of the body. If the body did not throw: of the functions that threw, the
+/// exception of the first one in the order in which the body spawned them. A function that another
+/// function has spawned is a part of that function. Of several exceptions of one part, any one is
+/// thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
 /// After an exception, all functions still run. stopped_error after a stop, if no function has
-/// thrown. Before the body is called, the exceptions of join().
+/// thrown. If the body cannot be called, throws as join().
 /// Cancellation: after a stop of the options, functions that have not begun are dropped. The
 /// options' grain has no effect. Progress counts functions.
 template <class Body>

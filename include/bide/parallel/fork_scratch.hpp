@@ -4,13 +4,13 @@
 
 /// \file
 /// Objects that the arms of fork-joins borrow, such as buffers. There is about one object for each
-/// thread that takes part. Two arms never have the same object at the same time.
+/// thread that runs arms. Two arms never have the same object at the same time.
 //
-// While a thread waits for an arm, it may run another arm on top of that wait. So it would not
-// suffice to give each thread an object: the arm on top would change the object while the arm below
-// uses it. Instead, an arm borrows an object that no other arm has. The objects are in shards, each
-// with a lock. A thread always uses the same shard. So it gets the object that it had last, unless
-// another arm on that thread still has it. Threads that use the same shard share its objects.
+// While a thread waits for an arm, it may run another arm on top of that wait. If each thread had
+// one object, the arm on top would change the object while the arm below uses it. So an arm borrows
+// an object that no other arm has. The objects are in shards, each with a lock. A thread always
+// uses the same shard. So a thread usually gets the object that it had last. Threads that use the
+// same shard share its objects.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -20,8 +20,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// fork_scratch, one after the other or at the same time.
 ///
 /// make() returns an object, which need not be movable. make() runs on the thread that borrows,
-/// with no lock held. The number of objects that a thread makes is at most the number that its arms
-/// have had at the same time.
+/// with no lock held. A thread makes at most as many objects as its arms have had at the same time.
 /// Destroys: all objects. Requires: no object is borrowed.
 template <class Make> class fork_scratch {
     struct object {
@@ -69,8 +68,8 @@ public:
         }
     }
 
-    /// Lends an object that no other lease has, if possible the object that this thread had last. A
-    /// loan costs two atomic operations.
+    /// Lends an object that no other lease has, preferably the one that this thread had last.
+    /// borrow() and the destructor of the lease each take the lock of a shard.
     /// Throws: std::bad_alloc, and what make() throws.
     /// Requires: the lease is destroyed before the fork_scratch.
     /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.
@@ -99,7 +98,8 @@ public:
         };
     }
 
-    /// Calls f(object) for each object that was made, in no order. Use it to combine the objects.
+    /// Calls f(object) for each object that was made, in an unspecified order. Use it to combine
+    /// the objects.
     /// Requires: no object is borrowed during the call.
     template <class F> void for_each(F f) {
         for (shard& in : shards_) {
@@ -125,7 +125,7 @@ private:
         }
 
         native_platform::atomic<std::uint32_t> word{0};
-        // Under the lock:
+        // Guarded by the lock:
         object* idle = nullptr;
         object* newest = nullptr; // of all that were made
     };
@@ -136,8 +136,8 @@ private:
 
 /// Calls body(object, element) for each element of the range, with an object that no other call has
 /// at that time. A part of the loop borrows an object once for many elements.
-/// Blocks, throws, cancellation: as parallel_for() over a range. An exception of make() counts as
-/// an exception of the call of body that needed the object.
+/// Blocks, throws, cancellation: as parallel_for() over a range. An exception of make() is treated
+/// as an exception of the first call of body that needs the object.
 /// Requires: as parallel_for() over a range. body is never copied.
 template <parallel_range Range, class Make, class Body>
     requires std::invocable<Body&, std::invoke_result_t<Make&>&,

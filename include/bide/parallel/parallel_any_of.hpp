@@ -9,8 +9,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Returns true if predicate(projection(element)) is true for an element of the range. Everything
-/// else is as in parallel_find_any().
+/// Returns true if predicate(projection(element)) is true for at least one element of the range.
+/// Everything else is as in parallel_find_any().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
@@ -20,7 +20,7 @@ bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
            all.size;
 }
 
-/// Asks the same of [first, last).
+/// Tests [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_any_of);
 
 /// Returns true if predicate(projection(element)) is true for no element of the range. Everything
@@ -32,12 +32,11 @@ bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
     return !bide::parallel_any_of(on, range, std::move(predicate), std::move(projection));
 }
 
-/// Asks the same of [first, last).
+/// Tests [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_none_of);
 
-/// Returns true if predicate(projection(element)) is true for all elements of the range. The
-/// function searches for an element for which the predicate is false; everything else is as in
-/// parallel_find_any().
+/// Returns true if predicate(projection(element)) is true for all elements of the range. Searches
+/// for an element for which the predicate is false. Everything else is as in parallel_find_any().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
@@ -46,7 +45,7 @@ bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
                                   std::move(projection));
 }
 
-/// Asks the same of [first, last).
+/// Tests [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_all_of);
 
 }} // namespace bide::BIDE_ABI

@@ -3,14 +3,13 @@
 #define BIDE_PARALLEL_PARALLEL_COLLECT_HPP
 
 /// \file
-/// Makes a vector from a range. parallel_collect() makes a value for each element,
-/// parallel_collect_some() makes a value for some elements, and parallel_collect_if() keeps the
-/// elements that match, each in the order of the range.
+/// Makes a vector from a range, in the order of the range. parallel_collect() makes a value for
+/// each element, parallel_collect_some() makes a value for some elements, and parallel_collect_if()
+/// keeps the elements that match.
 ///
 /// No value is default-constructed, and no value is written to memory that no vector owns. One
-/// thread goes through the range in order and appends to the result (parallel_for.hpp). A
-/// thief appends to a separate vector. At the end, the values of the thieves' vectors are moved
-/// once to the result.
+/// thread visits the range in order and appends to the result (parallel_for.hpp). A thief appends
+/// to a separate vector. At the end, the values of the thieves' vectors are moved to the result.
 ///
 /// The results are the same on any number of workers.
 
@@ -74,7 +73,7 @@ public:
 private:
     const elements<It> in_;
     Append& append_;
-    std::vector<std::vector<T>> vectors_; // in order, they have all values
+    std::vector<std::vector<T>> vectors_; // one after the other, they contain all values in order
 };
 
 template <class T, std::size_t Values, class On, class It, class Append>
@@ -104,8 +103,8 @@ auto collect_some(const On& on, const elements<It>& in, F& f) {
 /// join().
 /// Requires: f may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
-/// Complexity: n calls of f. If several workers take part, each value is moved at most once more
-/// than by a single worker.
+/// Complexity: n calls of f. If several threads make the calls, each value is moved at most once
+/// more than if one thread made them.
 template <parallel_range Range, class F>
     requires detail::gives_values<F, std::ranges::iterator_t<Range>>
 auto parallel_collect(const fork_policy& on, Range&& range, F f) {

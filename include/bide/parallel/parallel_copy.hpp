@@ -67,16 +67,16 @@ template <class It, class Out, class Other> struct parted_output {
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
 // place of an element is known only after keeps() was called for all elements before it. The thread
-// at the front (parallel_for.hpp) calls keeps() and copies at once. A thief calls keeps()
-// for its part, and stores the answers, one byte each, and the number of kept elements of each
-// block. The join adds up these numbers. Then all blocks are copied in parallel.
+// at the front (parallel_for.hpp) calls keeps() and copies at once. A thief calls keeps() for its
+// part. It stores the answers, one byte each, and the number of kept elements of each block. The
+// join adds up these numbers, and then copies all blocks in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;
 
     struct block {
-        std::uint64_t asked = 0; // elements; not all of the block if a call threw
-        std::uint64_t kept = 0;  // of these; after the join, of all elements before the block
+        std::uint64_t asked = 0; // the number of elements for which keeps() has returned
+        std::uint64_t kept = 0;  // how many of these are kept; after the join: in earlier blocks
     };
 
 public:
@@ -104,7 +104,7 @@ public:
             unsigned char is_kept[batch];
             for (std::uint64_t at = from; at != to;) {
                 const std::uint64_t size = (std::min)(to - at, batch);
-                // Copies the elements also if a call throws: those before that call.
+                // If a call throws, copies the kept elements before that call.
                 struct copied {
                     ~copied() {
                         front.output_.put_all(front.in_.at(at), is_kept, here.asked, here.kept,
@@ -146,7 +146,7 @@ public:
         const auto ask_block = [&](std::uint64_t n, std::uint64_t at) {
             ask(at, mine.size(n), &mine.is_kept[at - from], mine.blocks[n]);
         };
-        // The join copies what a serial run would have copied before a call that throws.
+        // If a call throws, the join copies what a serial run would have copied before that call.
         detail::call_or([&] { loop.for_blocks(mine.count, from, block_size, ask_block); },
                         [&] { mine.error = std::current_exception(); });
         done.emplace(std::move(mine));
@@ -175,7 +175,7 @@ public:
 
 private:
     // Calls keeps() for `size` elements from `at` on, in order. Stores in `result` how many calls
-    // have returned and how many elements are kept, also if a call throws.
+    // have returned and how many elements are kept, even if a call throws.
     void ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept, block& result) {
         struct stored {
             ~stored() { result = counts; }
@@ -190,7 +190,8 @@ private:
         }
     }
 
-    // Copies the kept elements of a block. Up to the end of the block, `behind` elements are kept.
+    // Copies the kept elements of a block. `behind` is the number of kept elements before the next
+    // block.
     void copy(std::uint64_t at, const unsigned char* is_kept, const block& from,
               std::uint64_t behind) {
         if constexpr (Output::copies_in_vain) {
@@ -212,7 +213,7 @@ private:
     std::uint64_t kept_ = 0;
 };
 
-// Returns how many elements are kept.
+// Copies the kept elements to the output, and returns their number.
 template <class On, class It, class Keeps, class Output>
 std::uint64_t pack(const On& on, const elements<It>& in, Keeps keeps, const Output& output) {
     pack_front<It, Keeps, Output> front(in, on.options().grain, keeps, output);

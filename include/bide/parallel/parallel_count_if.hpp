@@ -62,7 +62,7 @@ std::ranges::range_difference_t<Range> parallel_count_if(const fork_policy& on, 
         // Order: relaxed; the loop's joins order it before the reader.
         count.fetch_add(here, std::memory_order_relaxed);
     });
-    // Order: relaxed; as above.
+    // Order: relaxed; the loop's joins order it after the additions.
     return static_cast<std::ranges::range_difference_t<Range>>(
         count.load(std::memory_order_relaxed));
 }

@@ -6,8 +6,8 @@
 /// Searches that end as soon as the result is known. parallel_find_if() returns the first match in
 /// the order of the range, parallel_find_any() returns any match.
 ///
-/// A match ends the loop for all elements behind it. Parts behind it are neither searched nor
-/// divided. So each thread examines few more elements than a serial search does.
+/// As soon as a match is known, parts behind the match are neither searched nor divided. So each
+/// thread examines few more elements than a serial search does.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -103,7 +103,8 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         loop.run(front, all.size);
 #if BIDE_EXCEPTIONS
     } catch (...) {
-        // If a call behind the match threw, a serial search would not have made that call.
+        // A serial search would make no call behind the match. So an exception of such a call is
+        // dropped.
         const std::uint64_t failed_at = loop.state().failed_at();
         if (failed_at == none || result() == all.size ||
             (Wanted == wanted_match::first && failed_at < result())) {
@@ -121,12 +122,12 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
 
 /// Returns an iterator to the first element for which predicate(projection(element)) is true, or
 /// the end of the range. As soon as a match is known, elements behind it are skipped. All calls for
-/// elements before it are made. If several threads search, some calls for elements behind the match
-/// are made, too.
+/// elements before the match are made. If several threads search, some calls for elements behind
+/// the match are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
-/// Throws: the exception of the first call, in the order of the range, that threw, unless a match
-/// comes before it. stopped_error if a stop left out an element that could be the result. Other
-/// exceptions are those of join().
+/// Throws: of the calls that threw, the exception of the first call in the order of the range,
+/// unless a match comes before it. stopped_error if a stop left out an element that could be the
+/// result. Other exceptions are those of join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
@@ -156,10 +157,11 @@ std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Ran
 BIDE_DETAIL_TAKES_ITERATORS(parallel_find);
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
-/// If there are several such elements, returns any of them. When one of them is known, no thread
+/// If there are several such elements, returns any of them. As soon as one is known, no thread
 /// begins another part of the range.
-/// Throws: if no match was found, the exception of the first call, in the order of the range, that
-/// threw, or stopped_error after a stop. Everything else is as in parallel_find_if().
+/// Throws: only if no match was found: of the calls that threw, the exception of the first call in
+/// the order of the range, or stopped_error after a stop. Everything else is as in
+/// parallel_find_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on, Range&& range,

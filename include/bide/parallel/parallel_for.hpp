@@ -16,62 +16,64 @@
 //
 // One thread, the owner, visits the elements of its part from left to right, in chunks. After a
 // chunk, the thread checks whether thieves would find an arm of this thread. (An arm is a function
-// of a fork-join.) If not, half of the remaining elements are forked. So there are few forks while
-// all workers are busy. If elements take long, or some take longer than others, there are as many
-// forks as are useful. A chunk has one element at first, and grows until it takes 4 us by the
+// of a fork-join.) If not, half of the remaining elements become an arm. So there are few forks
+// while all workers are busy. If elements take long, or some take longer than others, there are as
+// many forks as are useful. A chunk has one element at first, and grows until it takes 4 us by the
 // clock. All parts share the learned size of a chunk.
 //
 // While workers sleep, a part is divided until each of these workers would find an arm, but not
-// into arms of less than 64 us. Before the first element was visited, the time of an element is not
-// known. Then a loop of up to 1,024 elements is divided as if each element took long, and a larger
-// loop is divided into two. Once the time is known, an arm of less than 32 us wakes no worker,
-// because the caller needs about as long for the wake.
+// into arms of less than 64 us. Until the first element was visited, the time of an element is not
+// known. Until then, a loop of up to 1,024 elements is divided as if each element took long, and a
+// larger loop is divided into two. Later, an arm of less than 32 us wakes no worker, because the
+// caller needs about as long for the wake.
 //
-// Each place in the program that begins a loop stores the time of an element. If a loop is expected
-// to take at most 2 us by that time, it starts without a fork-join: it visits one element, then up
-// to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining elements
-// become a fork-join. So a brief loop reads the clock four times more than a serial one. If the
-// first element unexpectedly takes long, it delays the other elements only by its own time.
+// Each place in the program that begins a loop stores how long an element took. If that predicts at
+// most 2 us for a loop, the loop starts without a fork-join: it visits one element, then up to 64,
+// and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining elements become
+// a fork-join. So a brief loop costs about four reads of the clock. If the first element
+// unexpectedly takes long, it delays the other elements only by its own time.
 //
 // While the first element of a part is visited, the other elements of the part are an arm, which
 // thieves may take. So a worker that becomes free takes them, even if the first element takes
-// longer than all others together. The same is done for an element after one that took as long as a
-// chunk.
+// longer than all others together. If an element takes as long as a chunk, the next element is
+// visited in the same way.
 //
 // Within a chunk, the thread checks again whether thieves want work, because later elements may
 // take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
-// 1,024 and 2,048 more. If elements are short, later checks come after up to 8,192 more. If thieves
-// want work, the chunk ends and the clock is read. The ends of chunks are rounded to 64 elements,
-// for vector instructions.
+// 1,024 and 4,096 more. If elements are short, later checks come after 16,384 more. If thieves want
+// work, the chunk ends and the clock is read. The ends of chunks are rounded to 64 elements, for
+// vector instructions.
 //
 // In some algorithms, the work on an element needs the result of all elements before it. For a
 // scan, that result is their sum. For a filter, it is the number of earlier elements that are kept,
-// because this number is the place of the next element. So the owner updates an object, the front,
-// which has the result of all elements that the owner has visited. A thief does not know the result
-// of the elements before its part yet. So it does only the work that needs no such result: for a
-// scan, it adds up its elements. When the owner comes to a part that a thief has taken, it calls
-// join(), which adds the thief's result to the front, and completes the thief's part by a parallel
-// loop: for a scan, this writes the sums. If no thief has taken the part, the owner visits it.
+// because this number is the place of the next element. So the owner updates an object, called the
+// front, which has the result of all elements that the owner has visited. A thief does not yet know
+// the result of the elements before its part. So the thief does only the work that needs no such
+// result: for a scan, it adds up its elements. When the owner comes to a part that a thief has
+// taken, the owner calls join(). That function adds the thief's result to the front, and completes
+// the thief's part by a parallel loop: for a scan, this loop writes the sums. If no thief has taken
+// the part, the owner visits it.
 //
 // A Front has these members. `from` and `to` are numbers of elements:
 //
-//   run(from, to)                continues the front; it has passed the elements before `from`
+//   run(from, to)                visits the elements; the front is at the element `from`
 //   part                         the type of the result of a thief
 //   ahead(loop, from, to, done)  called by a thief, while another thread calls run(). Does the work
 //                                that needs no front, and stores the result in `done`, which is an
 //                                empty optional
 //   join(loop, part)             joins the thief's result to the front
 //
-// If `part` is a Front itself, there is no ahead(). The thief then constructs Front(front, range)
-// and runs it as any front. Parts begin at multiples of the unit, and have at least one unit of
-// elements.
+// If the type `part` is Front itself, there is no ahead(). The thief then constructs Front(front,
+// range) and runs it like any front. The unit is a parameter of the loop. Parts begin at multiples
+// of the unit, and have at least one unit of elements.
 
 #include <bide/parallel/fork_join.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sets `to` to the minimum of `to` and `at`. Threads may see a higher number until they join.
+// Sets `to` to the minimum of `to` and `at`. Until it joins, another thread may see a higher
+// number.
 template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     // Order: relaxed, all three; it publishes nothing but the number.
     std::uint64_t seen = to.load(std::memory_order_relaxed);
@@ -80,11 +82,12 @@ template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     }
 }
 
-// The state that the leaves of one parallel loop share. It decides which leaves are skipped after
-// an exception, after a stop, or after a leaf of a search has found a match.
+// The state that the leaves of one parallel loop share. A leaf is a sequence of iterations that one
+// thread runs. The state says which leaves are skipped after an exception, after a stop, or after a
+// leaf of a search has found a match.
 //
 // If a leaf or a combination of leaves throws, the number of its first iteration is recorded. From
-// then on, leaves with higher numbers are skipped; leaves with lower numbers still run. So the
+// then on, leaves with higher numbers are skipped, but leaves with lower numbers still run. So the
 // exception that remains at the end is the one that a serial loop would throw. In a search, a match
 // has the same effect as an exception.
 template <class Platform> class basic_loop_state {
@@ -98,9 +101,9 @@ public:
     basic_loop_state(const basic_loop_state&) = delete;
     basic_loop_state& operator=(const basic_loop_state&) = delete;
 
-    // Returns true if the leaf or part that begins with iteration `at` is left out.
+    // Returns true if the leaf or part that begins with iteration `at` must be skipped.
     bool leaves_out(std::uint64_t at) noexcept {
-        // Order: relaxed; a thread that sees it late runs a leaf in vain.
+        // Order: relaxed; a thread that sees an old value runs a leaf in vain.
         if (last_.load(std::memory_order_relaxed) < at) {
             return true;
         }
@@ -122,7 +125,8 @@ public:
         count(iterations);
     }
 
-    // Records that what begins at `at` has thrown, unless `succeeded` is set.
+    // The destructor records that a leaf or step that begins at `at` has thrown, unless `succeeded`
+    // is set.
     struct attempt {
         attempt(basic_loop_state& in, std::uint64_t where) noexcept : state(in), at(where) {}
         attempt(const attempt&) = delete;
@@ -144,7 +148,7 @@ public:
         }
     }
 
-    // From now on, leaves that begin after iteration `at` are left out.
+    // Skips leaves that begin after iteration `at`, from now on.
     void end_at(std::uint64_t at) noexcept { detail::lower(last_, at); }
 
     // Called after the loop. Returns the first iteration of the first leaf or part that has thrown.
@@ -155,13 +159,13 @@ public:
     }
 
     // Called between two phases of an algorithm. A phase is a loop or a tree of joins. Returns true
-    // if a part was left out because of a stop.
+    // if a part was skipped because of a stop.
     bool was_stopped() const noexcept {
         // Order: relaxed; the joins of the phase order it after the parts.
         return stopped_.load(std::memory_order_relaxed);
     }
 
-    // Called after the loop. Throws: stopped_error if a leaf was left out because of a stop.
+    // Called after the loop. Throws: stopped_error if a leaf was skipped because of a stop.
     void finish() {
         if (was_stopped()) {
             BIDE_THROW(stopped_error(make_error_code(errc::stopped)));
@@ -209,10 +213,10 @@ public:
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
           least_(greater_of(unit_, least)), keeps_unit_(keeps_unit), state_(options, size) {}
 
-    // Takes all elements into the front. The caller then calls finish() of state().
+    // Visits all elements. Afterwards the caller calls state().finish().
     // Throws: what a serial run would throw.
     template <class Front> void run(Front& front, std::uint64_t size) {
-        range part{0, size}; // a brief loop has visited the elements before it
+        range part{0, size}; // the elements that run_briefly() has not visited
         const auto run_rest = [this, &front, &part] { advance(front, part); };
         if (keeps_unit_) {
             return forks_.enter(run_rest);
@@ -223,8 +227,8 @@ public:
         forks_.template enter_loop<longest_brief_ns>(size, brief, run_rest);
     }
 
-    // Calls f(n, at) in parallel for each n of [0, count), but not for those that are left out.
-    // `at` is the number of the first element of block n: from + n * size.
+    // Calls f(n, at) in parallel for each block n of [0, count) that is not skipped. `at` is the
+    // number of the first element of block n: from + n * size.
     template <class F>
     void for_blocks(std::uint64_t count, std::uint64_t from, std::uint64_t size, const F& f) {
         const auto call = [&](std::uint64_t n, std::uint64_t last) {
@@ -233,7 +237,7 @@ public:
             }
         };
         leaf_front front(call);
-        const fork_options none; // the loop refers to it
+        const fork_options none; // `blocks` keeps a reference to its stop token
         parallel_loop blocks(forks_, none, count, 1);
         blocks.run(front, count);
     }
@@ -253,8 +257,8 @@ private:
     // element took long.
     static constexpr std::uint64_t few_units = 1'024;
     // The number of elements between two checks whether thieves want work. It is first_piece at the
-    // start of a part. Then it grows by a factor of four each time, up to an eighth of a chunk. That
-    // limit is at least common_piece and at most longest_piece.
+    // start of a part. After each check, it grows by a factor of four, if it is less than an eighth
+    // of a chunk. That limit is at least common_piece and at most longest_piece.
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t common_piece = 2'048;
     static constexpr std::uint64_t longest_piece = 8'192;
@@ -263,9 +267,9 @@ private:
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 
-    // Visits elements until the part is empty or has taken as long as a chunk. The number of
-    // elements grows as chunks do, so the time of an element is known before many were visited. If
-    // elements remain that must be visited, returns 0. Otherwise returns the present time.
+    // Visits elements until the part is empty or has taken as long as a chunk. Visits more elements
+    // at a time, as chunks grow, so that the time of an element is known before many were visited.
+    // If elements remain that must be visited, returns 0. If none remain, returns the present time.
     template <class Front>
     std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
         std::uint64_t chunk = 1;
@@ -284,8 +288,8 @@ private:
         }
     }
 
-    // Takes the elements of the part into the front. If a stop was requested or an earlier part has
-    // thrown, returns early, and leaves the remaining elements out.
+    // Visits the elements of the part. If a stop was requested or an earlier part has thrown, skips
+    // the remaining elements.
     template <class Front> void advance(Front& front, range part) {
         std::uint64_t chunk = greater_of(learned(), unit_);
         std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
@@ -326,10 +330,10 @@ private:
         }
     }
 
-    // Makes the elements from `end` on an arm, which thieves may take, and visits the elements
-    // before `end` meanwhile. Then sets `part` to the remaining elements. If a thief has taken the
-    // arm, joins its result to the front, and `part` is empty. Returns false if the remaining
-    // elements must be left out.
+    // Forks the elements from `end` on as an arm, which thieves may take. Meanwhile visits the
+    // elements before `end`. If a thief has stored a result for the arm, joins that result to the
+    // front, and sets `part` to an empty range. If not, sets `part` to the elements from `end` on.
+    // Returns false if the remaining elements must be skipped.
     template <bool divides, class Front> bool fork(Front& front, range& part, std::uint64_t end) {
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};
@@ -349,7 +353,7 @@ private:
         }
         bool goes_on = false;
         std::optional<typename Front::part> ahead;
-        // If there is no memory for the fork, no arm begins, and the parts behind it are left out.
+        // If there is no memory for the fork, no arm begins, and all later parts are skipped.
         typename state_type::attempt beginning(state_, begin);
         forks_.both(
             [&] {
@@ -382,7 +386,7 @@ private:
     }
 
     // Visits about n elements, in pieces. If thieves want work, visits fewer. Returns false if the
-    // remaining elements must be left out.
+    // remaining elements must be skipped.
     template <class Front>
     bool run_chunk(Front& front, range& part, std::uint64_t n, std::uint64_t& piece,
                    std::uint64_t arms) {
@@ -401,7 +405,7 @@ private:
         }
     }
 
-    // Visits the elements before `end`. Returns false if they must be left out.
+    // Visits the elements before `end`. Returns false if they must be skipped.
     template <class Front>
     BIDE_NOINLINE bool run_piece(Front& front, range& part, std::uint64_t end) {
         const std::uint64_t at = part.first;
@@ -446,14 +450,14 @@ private:
         return lesser_of(fitting, lesser_of(elements * growth, longest_chunk));
     }
 
-    // Returns the latest chunk that took about chunk_time, or 0 if there was none.
+    // Returns the size of the latest chunk that took about chunk_time, or 0 if there was none.
     std::uint64_t learned() const noexcept {
         // Order: relaxed; an estimate.
         return learned_.load(std::memory_order_relaxed);
     }
 
-    // Makes `chunk` the initial size for other parts. All parts read the cache line of that size,
-    // so it is written only if it has changed by a factor of two.
+    // Makes `chunk` the initial size for other parts. All parts read this size, so it is written
+    // only if it has changed by a factor of two.
     void learn(std::uint64_t chunk) noexcept {
         const std::uint64_t old = learned();
         if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
@@ -470,8 +474,7 @@ private:
     typename platform::template atomic<std::uint64_t> learned_{0};
 };
 
-// Runs `front` over all elements by a parallel_loop. The other parameters are those of its
-// constructor.
+// Runs `front` over all elements by a parallel_loop. The other parameters are those of the loop.
 // Throws: what a serial run would throw, and stopped_error after a stop.
 template <class Forker, class Front>
 void run_in_order(const Forker& forks, const fork_options& options, std::uint64_t size,
@@ -488,8 +491,8 @@ void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t 
     detail::run_in_order(on.forks(), on.options(), size, on.options().grain, front, least);
 }
 
-// Calls leaf(first, last) for parts of the range that together cover it. A part has at least
-// `grain` elements, and less than twice as many if a grain was given.
+// Calls leaf(first, last) for parts of the range that together cover it. If a grain is given, a
+// part has at least `grain` elements, and less than twice as many.
 template <class Forker, class Index, class Leaf>
 void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_options& options,
                    Leaf& leaf) {
@@ -576,8 +579,8 @@ void for_indices(const On& on, First first, Last last, Body& body) {
 } // namespace detail
 
 /// Calls body(i) for each index i of [first, last), in any order, on the calling thread and on idle
-/// workers. The type of i is std::common_type_t<First, Last>. The bounds are compared as
-/// numbers; if first >= last, the function does nothing. The return value of body is ignored.
+/// workers. The type of i is std::common_type_t<First, Last>. The bounds are compared as numbers.
+/// If first >= last, the function does nothing. The return value of body is ignored.
 /// Blocks: until all calls have ended. Meanwhile the caller runs parts of the loop.
 /// Throws: of the calls that threw, the exception of the call with the lowest index. If there was
 /// no stop, all calls with lower indices have run. Calls with higher indices may have run.
@@ -597,7 +600,8 @@ void parallel_for(const fork_policy& on, First first, Last last, Body&& body) {
 /// idle workers. The argument of body is the result of the iterator's operator*, so body may change
 /// the elements of a range that is not const. The return value of body is ignored. To loop over
 /// every third index, or over several ranges at once, pass a view.
-/// Blocks, throws, cancellation: as above; the number of an element is its index.
+/// Blocks, throws, cancellation: as for indices. The index of an element is its number in the
+/// range.
 /// Requires: body may be called by several threads at once, for different elements. If it is
 /// trivially copyable, has at most 64 bytes and can be called as const, it is called through
 /// copies. Copies of the range's iterators may be used by several threads at once.
@@ -612,11 +616,11 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_for,
                             requires(sizeof...(Args) == 1 &&
                                      (std::invocable<Args&, std::iter_reference_t<It>> && ...)));
 
-/// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop
-/// decides how many elements a chunk has, at least fork_options::grain. Use it if an iteration
-/// needs an object that is costly to make, such as a buffer, or if one call for many elements is
-/// faster than many calls.
-/// Blocks, throws, cancellation: as parallel_for(); a stop and an exception take effect between
+/// Calls body(chunk) for parallel_chunks that together cover the range, in any order. The loop
+/// chooses the number of elements of a chunk, which is at least fork_options::grain. Use it if an
+/// iteration needs an object that is costly to make, such as a buffer, or if one call for many
+/// elements is faster than many calls.
+/// Blocks, throws, cancellation: as parallel_for(). A stop or an exception takes effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
 /// Requires: body may be called by several threads at once, for different chunks.
 template <parallel_range Range, class Body>

@@ -3,12 +3,12 @@
 #define BIDE_PARALLEL_PARALLEL_MERGE_HPP
 
 /// \file
-/// Merges two sorted ranges: parallel_merge() into a third range, parallel_inplace_merge() within a
-/// range. The loop of parallel_merge() runs over the places that are written. By a binary search,
-/// each part of the loop finds which elements of both ranges belong to its places. So the work of a
-/// part does not depend on how the ranges interleave.
+/// Merges two sorted ranges: parallel_merge() into a third range, parallel_inplace_merge() within
+/// one range. The loop of parallel_merge() runs over the places that are written. Each part of the
+/// loop finds by a binary search which elements belong to its places. So the work of a part does
+/// not depend on how the ranges interleave.
 //
-// Sorted pieces of a range, their merges, and a sort that consists of merges.
+// This header also has the merge sort, and the search for sorted pieces of a range.
 
 #include <bide/parallel/detail/sort_parts.hpp>
 
@@ -30,8 +30,8 @@ template <class It> class long_runs {
 public:
     static constexpr int most = 8;
 
-    // Finds the runs and changes nothing. Returns false if there are more than `most` runs, or if
-    // one of the runs is short.
+    // Finds the runs and changes nothing. Returns false if a run that begins in the first half is
+    // shorter than an eighth of the sequence.
     template <class Forker, class Compare>
     bool find(Forker forks, It begin, It end, Compare& less) {
         const difference least = (end - begin) / most;
@@ -72,7 +72,8 @@ public:
     It end_of(int i) const noexcept { return ends_[i + 1]; }
 
 private:
-    // Returns the first element that does not continue the run that begins at `at`, or `end`.
+    // Returns the end of the run that contains *at: the first later element that does not continue
+    // the run, or `end`.
     template <bool descends, class Forker, class Compare>
     static It end_of_run(Forker forks, It at, It end, Compare& less) {
         if (end - at <= 2 * serial_size) {
@@ -114,7 +115,8 @@ private:
         return next;
     }
 
-    // Tests a block at a time: one branch for each element, and no branch for the loop.
+    // Returns true if the next `block` elements continue the run. The test has no branch for a
+    // loop.
     template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
         return [&]<difference... is>(std::integer_sequence<difference, is...>) {
             return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
@@ -151,9 +153,9 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 
 // A range and a buffer of the same size. If the elements are not trivially copyable, both always
 // contain constructed objects. Each element is either in the range or in the buffer. The object at
-// the same index in the other place is moved from. A step moves all its elements from one place to
-// the other, in order. If a comparison throws, the step still moves them, in any order. So the
-// caller of a step always knows where the elements are.
+// the same index in the other place has been moved from. A step moves all its elements from one
+// place to the other, in order. If a comparison throws, the step still moves them, in any order. So
+// the caller of a step always knows where the elements are.
 template <class It> class two_places {
     using value = std::iter_value_t<It>;
     using difference = std::iter_difference_t<It>;
@@ -172,7 +174,7 @@ public:
     two_places& operator=(const two_places&) = delete;
     ~two_places() { std::destroy(buffer(), buffer() + filled_); }
 
-    // Returns true if there is memory. All other functions require that.
+    // Returns true if the buffer has memory. All other functions require that.
     explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
     // Moves the elements to the place `start`. If a move throws, moves back the elements that were
@@ -225,7 +227,7 @@ public:
                 ignore_exceptions([this] { finish(); });
             }
         }
-        // Called when the elements move from the start place to the place that is not the target.
+        // Called when a step moves the elements to the place that is not the target.
         void left_start() noexcept { from_ = other(target_); }
         void finish() {
             if (const place from = std::exchange(from_, target_); from != target_) {
@@ -413,7 +415,7 @@ public:
         : forks_(forks), size_(end - begin), less_(less), state_(shared),
           places_(begin, static_cast<std::size_t>(size_)) {}
 
-    // Returns true if there is a buffer. All other functions require that.
+    // Returns true if the buffer has memory. All other functions require that.
     explicit operator bool() const noexcept { return static_cast<bool>(places_); }
 
     void run() {
@@ -421,7 +423,7 @@ public:
         sort(0, size_, place::range);
     }
 
-    // Sorts a range that consists of these runs, two or more.
+    // Sorts a range that consists of the given runs, at least two.
     void run(const long_runs<It>& runs) {
         for (int i = 0; i != runs.size(); ++i) {
             if (runs.descends(i)) {
@@ -441,7 +443,7 @@ private:
         return state_.leaves_out(static_cast<std::uint64_t>(first));
     }
 
-    // Counts the elements of a merge if it is the last one.
+    // Counts `merged` elements, if this is the last merge.
     void settle(difference first, difference last, std::ptrdiff_t merged) noexcept {
         if (last - first == size_) {
             state_.count(static_cast<std::uint64_t>(merged));
@@ -486,9 +488,8 @@ private:
             [&](place other) { merge_runs(runs, half, to, other); });
     }
 
-    // Calls sort_first(place) and sort_second(place), which sort [first, middle) and [middle, last)
-    // into the place that is not the target, in parallel if they are large. Then merges them into
-    // the target.
+    // Sorts both halves into the place that is not the target, by sort_first(place) and
+    // sort_second(place), in parallel if they are large. Then merges them into the target.
     template <class F, class G>
     void sort_halves(transfer& elements, difference first, difference middle, difference last,
                      place target, const F& sort_first, const G& sort_second) {
@@ -552,7 +553,7 @@ private:
         const To to = detail::ahead(rest.to, (left - rest.left) + (right - rest.right));
         forks_.both(
             [&] {
-                rest.finished = true; // the two calls have begun and move the elements over
+                rest.finished = true; // the two calls have begun, and move the elements
                 merge_rest part(rest.left, left, rest.right, right, rest.to);
                 merge_parts(part, first, last);
             },
@@ -569,7 +570,7 @@ private:
     places places_;
 };
 
-// Returns how many of the first n elements of the merged sequence come from the left range. Among
+// Returns how many of the first n elements of the merged sequence come from the left range. Of
 // equal elements, those of the left range come first. comes_first(r, l) returns true if the right
 // element `r` comes before the left element `l`.
 template <class Left, class Right, class ComesFirst>
@@ -590,7 +591,7 @@ std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>&
     return low;
 }
 
-// True if elements of both ranges are copied without branches that depend on them.
+// True if the ranges are merged without branches that depend on the elements.
 template <class Left, class Right>
 inline constexpr bool merges_branchless =
     is_cheap_to_copy<std::iter_value_t<Left>> &&
@@ -605,7 +606,7 @@ template <class Left, class Right, class Out, class ComesFirst>
 void merge_copies(Left left, const Left left_end, Right right, const Right right_end, Out to,
                   const ComesFirst& comes_first) {
     while (left != left_end && right != right_end) {
-        // In a round, neither side can run out.
+        // A round is so short that neither range can end before its last step.
         for (auto i = (std::min)(static_cast<std::uint64_t>(left_end - left),
                                  static_cast<std::uint64_t>(right_end - right));
              i != 0; --i, ++to) {
@@ -627,9 +628,9 @@ void merge_copies(Left left, const Left left_end, Right right, const Right right
 /// keep their order. Returns the iterator behind the last place. The places must not overlap the
 /// ranges. The ranges are compared by less(project_right(r), project_left(l)).
 /// Blocks: until all places are written. Meanwhile the caller writes parts of them.
-/// Throws: the exception of a comparison or a copy. If several parts of the loop throw, the
-/// exception of the first part. After an exception or a stop, some of the places are written. Other
-/// exceptions are those of parallel_for().
+/// Throws: the exception of a comparison or a copy. If several parts of the loop throw, that of the
+/// first part. After an exception or a stop, some of the places are written. Other exceptions are
+/// those of parallel_for().
 /// Requires: each range is sorted by less; otherwise each place gets an arbitrary element of the
 /// ranges. less and the projections may be called by several threads at once.
 /// Cancellation: see fork_options::stop. fork_options::progress counts the places that are written.

@@ -3,15 +3,15 @@
 #define BIDE_PARALLEL_PARALLEL_MIN_ELEMENT_HPP
 
 /// \file
-/// Finds the least or the greatest element: parallel_min_element(), parallel_max_element(). The
-/// result does not depend on how the range is divided, so they are parallel loops.
+/// Finds the least or the greatest element: parallel_min_element(), parallel_max_element(). Both
+/// are parallel loops: the result does not depend on how the range is divided.
 
 #include <bide/parallel/parallel_for.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if the comparison is <, or >, of two values of type T.
+// True if the comparison is the < (plain_less) or the > (plain_greater) of two values of type T.
 template <class Compare, class T>
 concept plain_less = std::is_same_v<Compare, std::ranges::less> ||
                      std::is_same_v<Compare, std::less<>> || std::is_same_v<Compare, std::less<T>>;
@@ -21,9 +21,9 @@ concept plain_greater =
     std::is_same_v<Compare, std::greater<T>>;
 
 // Returns an iterator to the best number: the first number for which is_better(other, number) is
-// false for all other numbers. If there is no such number, because some numbers are unordered,
-// returns any iterator. Compares in several columns, block by block, and then searches the block of
-// the best number.
+// false for all other numbers. If there is no such number, because some numbers are unordered
+// (NaN), returns any iterator. Finds the best number of each block, in several columns, and then
+// searches the block of the best number.
 // Requires: first != last.
 template <class T, class IsBetter>
 const T* best_number(const T* const first, const T* const last, IsBetter is_better) {

@@ -3,9 +3,9 @@
 #define BIDE_PARALLEL_PARALLEL_NTH_ELEMENT_HPP
 
 /// \file
-/// Sorts a part of a range. parallel_nth_element() moves to one given place the element that a sort
-/// would put there. parallel_partial_sort() sorts only the least elements. Neither takes quadratic
-/// time for any input.
+/// Sorts a part of a range. parallel_nth_element() puts at one given place the element that a sort
+/// would put there. parallel_partial_sort() sorts only the least elements. No input takes quadratic
+/// time.
 
 #include <bide/parallel/parallel_sort.hpp>
 
@@ -45,9 +45,9 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
 } // namespace detail
 
 /// Moves to `nth` the element that a sort of the range by less(projection(a), projection(b)) would
-/// put there. Then no element before it is greater, and no element behind it is less. If nth is the
-/// end, does nothing. The order of the other elements depends only on the range and nth, and not on
-/// the number of workers.
+/// put there. Afterwards no element before `nth` is greater, and none behind it is less. If nth is
+/// the end, does nothing. The order of the other elements depends only on the range and nth, and
+/// not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
 /// Cancellation: as parallel_sort(). fork_options::progress counts the elements that the algorithm
 /// need not examine again.

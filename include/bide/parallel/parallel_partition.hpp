@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_PARALLEL_PARTITION_HPP
 
 /// \file
-/// Moves the elements that match before the unmatched ones. parallel_partition() swaps elements,
+/// Moves the matching elements to the front. parallel_partition() swaps elements,
 /// parallel_stable_partition() keeps their order.
 //
 // Partitions a range in place, by one thread or in parallel. If a predicate throws, every element
@@ -20,18 +20,18 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The end of the left part, and whether the elements were divided before the partition.
+// The end of the left part, and whether the elements were divided already.
 template <class It> struct division {
     It middle;
     bool was_divided;
 };
 
 // Partitions elements that are cheap to copy, without branches that depend on the elements. One
-// element is taken out, which leaves a gap. Each step handles the next element. It moves the first
-// element of the right part into the gap. Then it moves the next element to the place behind the
-// left part; the old place of that element is the new gap. If the element belongs to the left part,
-// the end of the left part moves up by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto
-// Partitioning", and Bergdoll, "ipnsort".)
+// element is taken out, which leaves a gap. Each step handles the next element x. The step moves
+// the first element of the right part into the gap, and x to the place behind the left part. The
+// old place of x is the new gap. If x belongs to the left part, the end of the left part moves up
+// by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and Bergdoll,
+// "ipnsort".)
 template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
     struct gap {
         ~gap() { *at = element; }
@@ -56,7 +56,7 @@ template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes
     return is_left ? left + 1 : left;
 }
 
-// Moves the elements for which goes_left is true before those for which it is false.
+// Moves to the front the elements for which goes_left is true.
 template <class It, class Pred> division<It> divide(It first, It last, Pred goes_left) {
     for (bool was_divided = true;; was_divided = false) {
         while (first != last && goes_left(*first)) {
@@ -104,8 +104,8 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
         all.was_divided = all.was_divided && parts[chunk].was_divided;
     }
     // The border is the place between the two parts of the whole range. Each chunk has at most one
-    // piece on the wrong side of the border. Pairs the pieces before the border with pieces of the
-    // same size behind it, in their order.
+    // piece on the wrong side of the border. The loop below pairs the pieces before the border with
+    // pieces of the same size behind it, in their order.
     struct pair_of_pieces {
         It left;
         It right;
@@ -145,10 +145,10 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
 // ---- Partitions
 
 // Partitions by the pivot *begin. Calls divide(first, last, goes_left), and then moves the pivot
-// between the two parts. The elements of [begin, middle) are less than the pivot; the elements of
-// (middle, end) are not. `middle` in the result is the place of the pivot. If `WithEqual` is true,
-// no element is less than the pivot, and the left part gets the elements that are equal to the
-// pivot.
+// between the two parts. `middle` in the result is the place of the pivot. The elements of [begin,
+// middle) are less than the pivot; the elements of (middle, end) are not. If `WithEqual` is true,
+// the left part gets the elements that are equal to the pivot. Requires, in that case: no element
+// is less than the pivot.
 template <bool WithEqual, class It, class Compare, class Divide>
 division<It> partition_by(It begin, It end, Compare& less, const Divide& divide) {
     const auto goes_left = [&less](auto&& element, auto&& pivot) -> bool {
@@ -177,10 +177,10 @@ division<It> partition_by(It begin, It end, Compare& less, const Divide& divide)
     return parts;
 }
 
-// For parts of this size and more, the pivot is a median of medians.
+// In parts with more elements than this, the pivot is a median of medians.
 inline constexpr std::ptrdiff_t many_for_pivot = 128;
 
-// Moves the median of three elements, or of three such medians, to the front.
+// Moves the pivot to the front: the median of three elements, or of three such medians.
 template <class It, class Compare> void choose_pivot(It begin, It end, Compare& less) {
     const auto size = end - begin;
     const It middle = begin + size / 2;
@@ -223,15 +223,15 @@ template <class Forker, class It, class Compare> class quick_sort {
     using difference = std::iter_difference_t<It>;
 
 public:
-    // Sorts [begin, end), which is a part of the range that begins at `origin`.
+    // Sorts parts of the range that begins at `origin`.
     quick_sort(Forker forks, It origin, Compare& less,
                basic_loop_state<typename Forker::platform>& shared) noexcept
         : forks_(forks), origin_(origin), less_(less), state_(shared) {}
 
     void run(It begin, It end) { sort<true>(begin, end, most_bad(begin, end), true); }
 
-    // Moves to `nth` the element that a sort would put there. No element before it is greater, and
-    // no element behind it is less. Divides only the parts that have the place `nth`.
+    // Puts at `nth` the element that a sort would put there. Afterwards no element before `nth` is
+    // greater, and no element behind it is less. Divides only the parts that contain `nth`.
     // Requires: begin <= nth < end.
     void select(It begin, It nth, It end) {
         nth_ = nth;
@@ -251,7 +251,7 @@ private:
 
     // Sorts [begin, end). If `leftmost` is false, *(begin - 1) exists and is not greater than any
     // element. If `large` is true, the part may be divided among threads, and the elements whose
-    // place is final are counted. If `selects` is true, works as select() says.
+    // place is final are counted. If `selects` is true, sorts only as far as select() needs.
     template <bool large, bool selects = false>
     void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
@@ -329,7 +329,7 @@ private:
         }
     }
 
-    // Sorts one of two parts in parallel.
+    // Sorts a part, while another thread may sort the other part.
     void sort_arm(It begin, It end, int bad_ones, bool leftmost) {
         state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
     }
@@ -376,7 +376,7 @@ It partition(const On& on, const elements<It>& all, Predicate& predicate, Projec
     const auto begin = detail::unwrap(all.first);
     using place = std::remove_const_t<decltype(begin)>;
     const place end = detail::unwrap(all.end());
-    // The least number of elements of a chunk. Without a grain, they take some microseconds.
+    // The least number of elements of a chunk. By default, a chunk takes some microseconds.
     const std::uint64_t least = on.options().grain != 0 ? on.options().grain : 4'096;
     const auto goes_left = [&](auto&& element) -> bool {
         return std::invoke(predicate,
@@ -405,9 +405,9 @@ It partition(const On& on, const elements<It>& all, Predicate& predicate, Projec
     return all.first + static_cast<std::iter_difference_t<It>>(middle - begin);
 }
 
-// Moves the matching elements of a part before the unmatched ones. Unmatched elements are kept in
-// vectors until the predicate was called for all elements. If a call throws, or if there is no
-// memory for the vectors, the unmatched elements are put back in any order.
+// Moves the matching elements of a part to its front. Unmatched elements are kept in vectors until
+// the predicate was called for all elements. If a call throws, or if there is no memory for the
+// vectors, the unmatched elements are put back in any order.
 template <class It, class Keeps> class partition_front {
     using value = std::iter_value_t<It>;
 
@@ -489,16 +489,16 @@ It stable_partition(const On& on, const elements<It>& in, Predicate& predicate,
 
 } // namespace detail
 
-/// Moves the elements for which predicate(projection(element)) is true before the unmatched
-/// elements. Returns an iterator to the first unmatched element. The order within both groups
-/// depends only on the range and the grain, and not on the number of workers.
-/// parallel_stable_partition() keeps the order.
+/// Moves to the front of the range the elements for which predicate(projection(element)) is true.
+/// Returns an iterator to the first unmatched element. The order within both groups depends only on
+/// the range and the grain, and not on the number of workers. parallel_stable_partition() keeps the
+/// order.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them. If the range has
 /// less than 8,192 elements, or less than twice the grain, the calling thread partitions it alone.
-/// Throws: what a call of the predicate threw. If several calls threw, the exception of the first
-/// part of the range in which a call threw. The range then has the same elements as before, in some
-/// order. If a move or a swap throws, all elements are alive, but their values are unspecified.
-/// stopped_error after a stop. Other exceptions are those of join().
+/// Throws: what a call of the predicate threw. If several parts of the range had such a call, the
+/// exception of the first part. The range then has the same elements as before, in some order. If a
+/// move or a swap throws, all elements are alive, but their values are unspecified. stopped_error
+/// after a stop. Other exceptions are those of join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: a stop takes effect between parts. If a part is skipped, throws stopped_error,
 /// and the range has the same elements as before, in some order. fork_options::grain is the least
@@ -517,11 +517,11 @@ std::ranges::borrowed_iterator_t<Range> parallel_partition(const fork_policy& on
 /// Partitions [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_partition);
 
-/// Moves the elements for which predicate(projection(element)) is true before the unmatched
-/// elements. Within both groups, elements keep their order. Returns an iterator to the first
-/// unmatched element. Allocates memory for the unmatched elements.
-/// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. If no move has
-/// thrown, each element is still in the range.
+/// Moves to the front of the range the elements for which predicate(projection(element)) is true.
+/// Within both groups, elements keep their order. Returns an iterator to the first unmatched
+/// element. Allocates memory for the unmatched elements.
+/// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. Each element is then
+/// still in the range, unless a move has thrown.
 /// Blocks, requires, cancellation: as parallel_partition().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&

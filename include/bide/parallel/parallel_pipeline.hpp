@@ -19,17 +19,17 @@
 /// \endcode
 //
 // How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm
-// of the fork-join. All threads do the same. Each takes work that one word offers: the source, or a
-// serial stage whose next item waits. A thread that has read an item takes the item through the
-// stages, as far as it can. If the item is not the next one of a serial stage, the thread leaves
-// the item at that stage and takes other work. Before a thread continues with an item, it puts the
-// source or the serial stage back. So another thread can take the source or the stage while the
-// item is in a long stage.
+// of the fork-join. All threads do the same. One word shows the work that a thread can take: the
+// source, or a serial stage whose next item waits. A thread that has read an item takes the item
+// through the stages, as far as it can. If the item is not the next one of a serial stage, the
+// thread leaves the item at that stage and takes other work. Before a thread continues with an
+// item, it puts the source or the serial stage back. So another thread can take the source or the
+// stage while the item is in a long stage.
 //
-// The arms are forked once, at the beginning, in halves. A thread that has taken an arm stays until
-// the end of the pipeline, and sleeps while there is no work. If no thread has taken an arm before
-// the end, that arm returns at once. So no thread waits for an arm while there is work. No arm of
-// the pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
+// The arms are forked once, at the beginning, as a binary tree. A thread that has taken an arm
+// stays until the end of the pipeline, and sleeps while there is no work. An arm that begins after
+// the end returns at once. So no thread waits for an arm while there is work. No arm of the
+// pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
 // forked (invariant 3 in parallel/README.md).
 //
 // Exceptions. The source numbers the items. After item n has thrown, no stage is called for an item
@@ -44,7 +44,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The type that a function of type F passes to the next stage: an lvalue reference, or a value.
+// The type that is passed to the next stage, if a stage returns Result: an lvalue reference, or a
+// value.
 template <class Result>
 using pipeline_value_t =
     std::conditional_t<std::is_lvalue_reference_v<Result>, Result, std::remove_cvref_t<Result>>;
@@ -89,8 +90,8 @@ public:
         }
     }
 
-    // Moves the value of `from` here, if there is one, and destroys it there.
-    // Throws: what the move throws; then the value is still in `from`.
+    // Moves the value of `from` here, if there is one. `from` is empty afterwards.
+    // Throws: what the move throws. The value is then still in `from`.
     void take(pipeline_item& from) {
         if (from.has_value_) {
             emplace([&]() -> T&& { return from.get(); });
@@ -116,7 +117,7 @@ private:
 //   stages     bits 48 to 63   for each serial stage: it can be taken, because its next item waits
 //                              and no thread runs the stage
 //
-// A thread takes a stage, or the source and a token, by one CAS. So the stage with its item, or the
+// A thread takes a stage, or the source and a token, by one CAS. The stage with its item, or the
 // source, belongs to that thread until the thread puts it back [pipeline_work.taken]. A thread
 // prefers a stage to the source, and a late stage to an early one, so that items end before others
 // begin. The pipeline is over when the source is closed and no token is in use.
@@ -127,8 +128,7 @@ private:
 // its read-modify-write returned. If there is a sleeper and no searcher, the thread turns a sleeper
 // into a searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees
 // the work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So
-// no wake is lost. And if items are cheaper than a wake, there is only one wake at a time, however
-// many threads sleep.
+// no wake is lost, and there is only one wake at a time, even if many threads sleep.
 //
 // A thread that sleeps has no item, no stage and no source. A thread that has one of these never
 // waits for another thread of the pipeline. So even a pipeline with one thread ends.
@@ -152,7 +152,7 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Takes the next work. `has_token` is true if an item of the caller has ended; then this call
+    // Takes the next work. If `has_token` is true, an item of the caller has ended, and this call
     // first puts back the token of that item.
     // Returns: the number of a serial stage, `source` or `over`.
     // Blocks: until there is work, or the pipeline is over.
@@ -163,7 +163,7 @@ public:
 
     // Called when the source has no more items. The caller puts its token back by take().
     void close_source() noexcept {
-        // Order: relaxed; the caller's take() orders what was done with the source.
+        // Order: relaxed; the caller's take() publishes what was done with the source.
         word_.fetch_or(closed_bit, std::memory_order_relaxed);
     }
 
@@ -230,7 +230,7 @@ private:
 template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token) {
     bool is_searcher = false;
     // Order: acquire [pipeline_work.taken]; if the pipeline is over, this thread sees everything
-    // that happened before the last token was put back. Otherwise the CAS decides.
+    // that happened before the last token was put back. If it is not over, the CAS acquires.
     word seen = word_.load(std::memory_order_acquire);
     for (;;) {
         const word with = has_token ? seen + one_token : seen;
@@ -240,7 +240,7 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
                 return over;
             }
             is_searcher = search(seen, is_searcher);
-            // Order: acquire [pipeline_work.taken]; as above.
+            // Order: acquire [pipeline_work.taken]; like the first load.
             seen = word_.load(std::memory_order_acquire);
             continue;
         }
@@ -267,7 +267,7 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
     }
 }
 
-// Waits until there is work. May return early. Returns true if the caller counts as a searcher.
+// Waits until there is work, but may return early. Returns true if the caller counts as a searcher.
 template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, bool is_searcher) {
     while (!is_searcher) {
         if (!is_idle(seen)) {
@@ -297,27 +297,27 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 }
 
 // The items that wait for a serial stage. The stage takes the items of the places 0, 1, 2, ... in
-// order. The place of an item is the number of the item. If the stage keeps no order, the place is
-// the number of the item's arrival. The stage is at the place whose item it takes next. No thread
-// waits: if a thread arrives with an item, and the stage is at an earlier place, the thread leaves
-// the item in the slot of the place. A slot has room for the item, and one word:
+// order. In an ordered stage, the place of an item is its number. In an unordered stage, the place
+// is the number of the item's arrival. The stage is at the place whose item it takes next. No
+// thread waits: if a thread arrives with an item, and the stage is at an earlier place, the thread
+// leaves the item in the slot of its place. A slot has room for the item, and one word:
 //
 //   empty    neither the item nor the stage has come
 //   filled   the item is in the slot; the stage has not come
 //   reached  the stage is at this place; the item has not come
 //   (no other value is possible)
 //
-// The item and the stage come by two threads, each by one exchange. The thread whose exchange comes
-// second sees that, and runs the stage with the item [pipeline_queue.reached]. So exactly one
-// thread runs the stage, and no thread waits for it.
+// One thread brings the item and one brings the stage, each by an exchange of the word. The thread
+// whose exchange is the second runs the stage with the item [pipeline_queue.reached]. So exactly
+// one thread runs the stage, and no thread waits for the stage.
 //
-// Why a slot is empty when it is used again. There are at least `tokens` slots. So if P is the item
-// of the place p, the same slot is used again at the place p + tokens or later; let Q be the item
-// of the place p + tokens. At most `tokens` items are in flight. So among the items from P to Q,
-// some item A was read after another one, B, had ended. Items pass the stage in the order of
-// places. B had passed the stage, and so had P. A arrived no later than Q, because places are given
-// in the order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the
-// slot empty.
+// Why a slot is empty when it is used again. There are at least `tokens` slots. So the slot of an
+// item P at the place p is not used again before the place p + tokens. Let Q be the item of that
+// place. The items from P to Q are tokens + 1 items, and at most `tokens` items are in flight. So
+// one of them, A, was read after another one, B, had ended. B had passed the stage by then. Items
+// pass the stage in the order of places, so P had passed it, too. A got its place no later than Q
+// did, because places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So
+// when Q arrives, P has left the slot.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -339,15 +339,15 @@ public:
     // Returns the next place, by the order of the calls.
     std::uint64_t arrive() noexcept {
         // Order: acq_rel [pipeline_queue.arrival]; sees which slots were emptied before an earlier
-        // arrival. Both ends of the pair [pipeline_queue.arrival] are at this line.
+        // arrival. This line is both ends of the pair [pipeline_queue.arrival].
         return arrivals_.fetch_add(1, std::memory_order_acq_rel);
     }
 
-    // Returns true if the stage is at the place. The caller has the item of the place, and must
+    // Returns true if the stage is at the place. The caller, which has the item of the place, must
     // then run the stage with that item.
     bool is_reached(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
-        // Order: acquire [pipeline_queue.reached]; sees what the stage did for the place before.
+        // Order: acquire [pipeline_queue.reached]; sees what the stage did for the previous place.
         if (s.state.load(std::memory_order_acquire) != reached) {
             return false;
         }
@@ -360,7 +360,7 @@ public:
     // the slot and then call leave().
     waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
 
-    // Leaves the item in the slot. Returns false if the stage has reached the place meanwhile; the
+    // Leaves the item in the slot. Returns false if the stage has reached the place meanwhile. The
     // caller must then run the stage with the item in the slot.
     bool leave(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
@@ -373,8 +373,8 @@ public:
         return false;
     }
 
-    // Moves the stage to the next place. Returns true if the item of that place waits. Then the
-    // caller still has the stage, and hands it to the thread that will call next().
+    // Moves the stage to the next place. Returns true if the item of that place waits. The caller
+    // then still has the stage, and hands it to the thread that will call next().
     bool advance() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
@@ -399,7 +399,7 @@ private:
 
     struct slot {
         typename Platform::template atomic<word> state{empty};
-        waiting held; // belongs to the thread that has the item, or to the one that has the stage
+        waiting held; // belongs to the thread that has the item, or later to that with the stage
     };
 
     const std::size_t mask_;
@@ -430,7 +430,7 @@ struct no_pipeline_queue {
     explicit no_pipeline_queue(std::uint32_t) noexcept {}
 };
 
-// `Stages` are instances of pipeline_stage; `Source` is as in parallel_pipeline.hpp.
+// `Stages` are instances of pipeline_stage. `Source` is iterator_source or generator_source.
 template <class Forker, class Source, class... Stages> class pipeline {
     using platform = typename Forker::platform;
     using work = basic_pipeline_work<platform>;
@@ -443,8 +443,8 @@ template <class Forker, class Source, class... Stages> class pipeline {
     template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
     template <std::size_t K>
     using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
-    // The type of the result of stage K. For the last stage it is bool: the result is ignored, and
-    // a value only means that no stage has thrown for the item.
+    // The type of the result of stage K. The result of the last stage is ignored: its type is bool,
+    // and a value only shows that no stage has thrown for the item.
     template <std::size_t K>
     using output =
         typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
@@ -486,8 +486,7 @@ public:
     pipeline(const pipeline&) = delete;
     pipeline& operator=(const pipeline&) = delete;
 
-    // Runs the pipeline on at most `threads` threads. If there is no memory to fork, runs it on
-    // fewer.
+    // Runs the pipeline on at most `threads` threads, or on fewer if there is no memory to fork.
     // Throws: the exception of the first item, in order, that threw. stopped_error after a stop.
     void run(unsigned threads) {
         forks_.enter([&] {
@@ -518,12 +517,12 @@ public:
 
     // Returns true if an item with a number lower than n has thrown.
     bool leaves_out(number n) const noexcept {
-        // Order: relaxed; a thread that sees it late calls a stage in vain.
+        // Order: relaxed; a thread that sees an old value calls a stage in vain.
         return failed_at_.load(std::memory_order_relaxed) < n;
     }
 
 private:
-    // Calls f(). Returns false if f() throws. Then stores the exception as that of item n, unless
+    // Calls f(). If f() throws, returns false, and stores the exception as that of item n, unless
     // an item with a lower number has thrown.
     template <class F> bool attempt(number n, F&& f) noexcept {
         bool has_failed = false;
@@ -540,8 +539,8 @@ private:
         return !has_failed;
     }
 
-    // Reads an item, and takes it through the stages. Returns true if the item has ended, so that
-    // its token is free again.
+    // Reads an item, and takes it through the stages. Returns true if the token is free again,
+    // because the item has ended or there is none.
     // Requires: the caller has taken the source and a token.
     bool read() noexcept {
         const number n = next_number_;
@@ -600,9 +599,8 @@ private:
         }
     }
 
-    // Calls stage K with the item. If the stage is serial, and its next item waits by then, puts
-    // the stage back, so that another thread can take it. After that, takes the result through the
-    // next stages.
+    // Calls stage K with the item. After a serial stage whose next item waits, puts the stage back,
+    // so that another thread can take it. Then takes the result through the next stages.
     template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
@@ -673,8 +671,8 @@ concept item_generator =
     std::invocable<F&> && optional_item<std::remove_cvref_t<std::invoke_result_t<F&>>>;
 
 // An element of a forward range stays valid when the iterator advances. So the result of operator*
-// is passed on as it is, for example as an lvalue reference. An element of a single-pass range does
-// not stay valid, so its value is taken.
+// is passed on unchanged, for example as an lvalue reference. An element of a single-pass range
+// does not stay valid. So its value is moved or copied.
 template <class It, class End> class iterator_source {
 public:
     using item =
@@ -709,8 +707,8 @@ public:
     }
 
 private:
-    // Advances the iterator, if an item was read before. It does so only before the next read,
-    // because ++ may block, and because the item must be valid until then.
+    // Advances the iterator, if an item was read before. Called just before the next read, because
+    // ++ may block, and because the item must be valid until then.
     void step() {
         if (std::exchange(has_read_, false)) {
             ++at_;
@@ -767,7 +765,7 @@ template <class Source> auto source_of(Source& source) {
 /// and serial_unordered_stage() make stages.
 template <detail::stage_order Order, class F> class pipeline_stage {
 public:
-    /// How its calls may overlap.
+    /// How calls of the stage may overlap.
     static constexpr detail::stage_order order = Order;
 
     /// Makes a stage of a function.
@@ -786,13 +784,13 @@ template <class F> auto parallel_stage(F&& f) {
 }
 
 /// Makes a stage that is called for one item after the other, in the order of the source. Calls may
-/// come from different threads; each call sees what the previous call wrote.
+/// come from different threads, but each call sees what the previous call wrote.
 template <class F> auto serial_stage(F&& f) {
     return pipeline_stage<detail::stage_order::serial, std::decay_t<F>>(std::forward<F>(f));
 }
 
 /// Makes a stage that is called for one item after the other, in the order in which the items
-/// arrive. Calls may come from different threads; each call sees what the previous call wrote.
+/// arrive. Calls may come from different threads, but each call sees what the previous call wrote.
 template <class F> auto serial_unordered_stage(F&& f) {
     return pipeline_stage<detail::stage_order::serial_unordered, std::decay_t<F>>(
         std::forward<F>(f));
@@ -845,7 +843,7 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 
 /// Takes each item of the source through all stages, on the calling thread and on idle workers. At
 /// most `tokens` items are in flight at a time, and each serial stage has room for `tokens` items.
-/// That bounds the memory of a pipeline.
+/// So the memory of a pipeline is bounded.
 ///
 /// The source is any input range, such as a std::list, a filtered view, or a range of
 /// std::istream_iterator. It may also be a function that returns a std::optional, which is empty at
@@ -858,8 +856,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// allocation.
 ///
 /// Blocks: until all items have ended. Meanwhile the caller runs stages.
-/// Throws: the exception that a serial run would throw: that of the first item, in the order of the
-/// source, for which the source or a stage threw. All items before that item have gone through all
+/// Throws: the exception that a serial run would throw. It belongs to the first item, in the order
+/// of the source, for which the source or a stage threw. All earlier items have gone through all
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
 /// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
 /// calls have ended and each item is destroyed.

@@ -24,7 +24,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// As std::min() and std::max(), without <algorithm>.
+// std::min() and std::max() without the header <algorithm>.
 constexpr std::uint64_t lesser_of(std::uint64_t a, std::uint64_t b) noexcept {
     return b < a ? b : a;
 }
@@ -104,7 +104,7 @@ concept parallel_range =
 
 namespace detail {
 
-// True if an End can be the end of a range that begins with an It. It constrains the overloads that
+// True if an End can be the end of a range that begins with an It. Constrains the overloads that
 // take iterators.
 template <class End, class It>
 concept parallel_end = parallel_bounds<It, End>;
@@ -123,7 +123,7 @@ template <std::random_access_iterator It> auto unwrap(It it) noexcept {
     }
 }
 
-// The elements from an iterator on, accessed by their numbers. The range borrows them.
+// The `size` elements from `first` on, accessed by their numbers. A view: it does not own them.
 template <std::random_access_iterator It> struct elements {
     It first;
     std::uint64_t size;
@@ -134,7 +134,7 @@ template <std::random_access_iterator It> struct elements {
     loop_range<std::uint64_t> numbers() const noexcept { return {0, size}; }
 };
 
-// Returns no elements if `last` is before `first`.
+// Returns the elements of [first, last). If `last` is before `first`, there are none.
 template <class It, class End> elements<It> elements_of(It first, const End& last) {
     const auto n = last - first;
     return {std::move(first), n > 0 ? static_cast<std::uint64_t>(n) : 0};
@@ -165,8 +165,8 @@ concept plain_numbers =
     std::is_same_v<std::remove_cvref_t<std::iter_reference_t<It>>, std::iter_value_t<It>> &&
     !std::is_volatile_v<std::remove_reference_t<std::iter_reference_t<It>>>;
 
-// True if an element can be copied as bytes. Then filters copy each element, kept or not, so that
-// no branch depends on the answer of the predicate.
+// True if an element can be copied as bytes. For such elements, filters copy each element, kept or
+// not. So no branch depends on the answer of the predicate.
 template <class It, class Out>
 concept copies_bytes =
     std::contiguous_iterator<It> && std::contiguous_iterator<Out> &&

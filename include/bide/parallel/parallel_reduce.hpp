@@ -8,10 +8,10 @@
 ///
 /// The range is divided into a tree. A range of n indices is halved as long as both halves have at
 /// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
-/// index order. A leaf is folded from left to right: it begins with its first index, then combines
-/// groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
-/// complete. The last one to three indices are combined one by one. If no grain is given, the grain
-/// is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
+/// index order. A leaf is folded from left to right: it begins with its first index, and then
+/// combines groups of four, ((a b) (c d)). So the processor can begin a sum before the previous one
+/// is complete. The last one to three indices are combined one by one. If no grain is given, the
+/// grain is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
 /// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
 /// std::plus has the same result in any order, so it has no tree.
 //
@@ -25,10 +25,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if a T can be constructed from a From without loss. If T is a number, T must represent each
-// value of From: a conversion that list-initialisation rejects as narrowing is rejected. There is
-// one exception: a conversion from an integer type to a floating-point type is allowed if it is
-// exact for all values. If T is a class, its constructors decide.
+// True if a T can be constructed from a From without loss. If T is a number, a conversion that
+// list-initialisation rejects as narrowing is rejected, with one exception: a conversion from an
+// integer type to a floating-point type is allowed if it is exact for all values. If T is a class,
+// its constructors decide.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -68,16 +68,16 @@ public:
 private:
     using platform = typename Forker::platform;
 
-    // The first call at a place in the program is measured with a tree of forks, which takes longer
-    // than the same tree on one thread. So this limit is higher than that of a loop.
+    // The first call at a place in the program is measured as a fork-join, which takes longer than
+    // the same tree on one thread. So this limit is higher than that of a loop.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Reduces the leftmost leaf and then the nodes above it, until this takes as long as a chunk.
-    // Returns true if `part` is reduced. Reads the clock each time the number of iterations has
-    // doubled.
+    // Reduces the leftmost leaf and then the nodes above it, until this has taken as long as a
+    // chunk. Returns true if all of `part` is reduced. Reads the clock each time the number of
+    // iterations has doubled.
     bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
             result.emplace(fold(part));
@@ -106,7 +106,7 @@ private:
 
     // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` is empty
     // afterwards. A part that is skipped is not divided. If begin() has reduced a node of the tree,
-    // its result is in `result`.
+    // `result` contains the result of that node at the call.
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
@@ -158,7 +158,7 @@ private:
     Combine& combine_;
     basic_loop_state<platform> state_;
     std::uint64_t done_ = 0;    // the iterations of the node that begin() has reduced
-    std::uint64_t checked_ = 0; // of these, before the clock was last read
+    std::uint64_t checked_ = 0; // the value of done_ when begin() last read the clock
     std::int64_t begin_ = 0;    // the time at which begin() was called
 };
 
@@ -201,7 +201,7 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
             // Order: relaxed; the loop's joins order it before the reader.
             sum.fetch_add(here, std::memory_order_relaxed);
         });
-        // Order: relaxed; as above.
+        // Order: relaxed; the loop's joins order it after the additions.
         const auto total = static_cast<T>(sum.load(std::memory_order_relaxed));
         return combine(std::move(identity), T(total));
     } else {
@@ -214,11 +214,11 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
 } // namespace detail
 
 /// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), grouped as the head of
-/// this file describes. For an empty range, returns the identity. Otherwise the identity is
-/// combined once, on the left. The indices are as for parallel_for(). combine is called with two
-/// rvalues of T, the left operand first. It need not be commutative. T is move-constructed and
-/// move-assigned, never copied, and needs no default constructor. The values of map and combine are
-/// converted to T without loss: if they are numbers, T represents each value of their type.
+/// this file describes. The identity is combined once, on the left. For an empty range, returns the
+/// identity. The indices are as for parallel_for(). combine is called with two rvalues of T, the
+/// left operand first. It need not be commutative. T is move-constructed and move-assigned, never
+/// copied, and needs no default constructor. The values of map and combine are converted to T. If
+/// they are numbers, T must represent each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of map and combine that threw, the exception of the first call in index
 /// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Other exceptions are
@@ -232,7 +232,7 @@ T parallel_reduce(const fork_policy& on, First first, Last last, T identity, Map
     return detail::reduce(on, first, last, std::move(identity), map, combine);
 }
 
-/// Reduces the elements of a range: as above, with map(element) in the place of map(index).
+/// Reduces map(element) for the elements of a range. Everything else is as for indices.
 template <parallel_range Range, class T, class Map, class Combine>
     requires std::invocable<Map&, std::ranges::range_reference_t<Range>>
 T parallel_reduce(const fork_policy& on, Range&& range, T identity, Map&& map, Combine&& combine) {
@@ -243,14 +243,15 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Map&& map, C
     return detail::reduce(on, std::uint64_t{0}, all.size, std::move(identity), of, combine);
 }
 
-/// Reduces the elements themselves, such as to their sum: as std::reduce(), but in their order.
+/// Reduces the elements themselves, for example to their sum. Unlike std::reduce(), keeps their
+/// order.
 template <parallel_range Range, class T, class Combine>
 T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& combine) {
     return bide::parallel_reduce(on, range, std::move(identity), std::identity(), combine);
 }
 
-/// Reduces the elements of [first, last), or the results of a map. The callables are in another
-/// order than those of std::transform_reduce(): the map comes before the combination.
+/// Reduces the elements of [first, last), or the results of a map. The map is the argument before
+/// the combination; std::transform_reduce() has them in the reverse order.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_reduce);
 
 }} // namespace bide::BIDE_ABI

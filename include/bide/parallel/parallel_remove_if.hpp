@@ -19,8 +19,8 @@ namespace detail {
 //
 // The thread at the front moves each kept element to the place behind the earlier kept elements. A
 // thief does the same within its part. The join moves the kept elements of the thief's part to the
-// place behind those of the front. It does so in steps. Each step moves, in parallel, as many
-// elements as fit into the free places. So no memory is needed.
+// place behind those of the front, in steps. Each step moves, in parallel, as many elements as fit
+// into the free places. So no memory is needed.
 //
 // keeps(it, last) returns true if the element at `it` is kept. `last` points to an iterator to the
 // previous kept element of the part. If no element of the part was kept before, `last` is nullptr.
@@ -47,8 +47,8 @@ public:
         for (; it != end; ++it) {
             if constexpr (copies_bytes<const std::iter_value_t<It>*, It>) {
                 // The previous element is still in its old place. If it was kept, it is the last
-                // kept element; otherwise it is equal to that one. So it serves as the last kept
-                // element.
+                // kept element. If it was removed, it is equal to the last kept element. So the
+                // predicate may use it in both cases.
                 It last = it;
                 --last;
                 const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));
@@ -123,7 +123,7 @@ It compact(const On& on, const elements<It>& in, Keeps keeps) {
 
 } // namespace detail
 
-/// Removes the elements for which predicate(projection(element)) is true: moves the remaining
+/// Removes the elements for which predicate(projection(element)) is true, and moves the remaining
 /// elements to the beginning, in their order. Returns the iterator behind them. The elements behind
 /// that iterator are valid but unspecified.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.

@@ -9,14 +9,13 @@
 /// The range is divided into blocks of equal size; the last block has less than twice that size.
 /// The size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
 /// square is at least the number of elements, or 2,048. Within a block, elements are combined from
-/// left to right. A result is the combination of two operands: the total of all earlier blocks, and
-/// the combination of the elements of the block up to this place. The totals of the blocks are
-/// combined from left to right. So the same range gives the same bits on one worker and on a
-/// hundred.
+/// left to right. Each result combines two operands: the total of all earlier blocks, and the
+/// combination of the elements of its block up to its place. The totals of the blocks are combined
+/// from left to right. So the same range gives the same bits on one worker and on a hundred.
 //
-// A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. A
-// scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
-// is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
+// A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. If
+// a scan combines the same operands on any number of workers, it needs at least 2 n - 2 - d, where
+// d is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
 // computation"). Some operations of std give the same bits for any grouping of their operands, such
 // as std::plus of integers. For these, the thread that runs the front (parallel_for.hpp) makes one
 // combination for each element, as the serial scan does.
@@ -49,8 +48,8 @@ template <class Out, class Op, class T>
 concept takes_scan =
     combines_scan<Op, T> && parallel_output<Out, const T&> && parallel_output<Out, T>;
 
-// True if an operation gives the same bits for any grouping of its operands. Then a scan combines
-// the total of all earlier elements with the next element, as a serial scan does.
+// True if an operation gives the same bits for any grouping of its operands. In this case, a scan
+// combines the total of all earlier elements with the next element, as a serial scan does.
 template <class Op, class T>
 inline constexpr bool regroups =
     std::is_integral_v<T> && !std::is_same_v<T, bool> &&
@@ -62,8 +61,8 @@ inline constexpr bool regroups =
 // The front of a scan: the total of all earlier blocks, or nothing for the first block.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
-    // True if the output has the type of the values. Then the thief writes the results within each
-    // block to the output, and the join needs neither the elements nor the map.
+    // True if the output has the type of the values. In this case, a thief writes the results
+    // within each block to the output, and the join needs neither the elements nor the map.
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
@@ -139,9 +138,9 @@ private:
         return static_cast<T>(std::invoke(op_, left, right));
     }
 
-    // Combines the elements of the block at `at` from left to right. Calls put(place, value) for
-    // each place, except for the first place of an exclusive scan, with the combination up to that
-    // place. Each element is read before its place is written, because both may be the same object.
+    // Combines the elements of the block at `at` from left to right. Calls put(place, combination)
+    // for each place, except for the first place of an exclusive scan. Each element is read before
+    // its place is written, because both may be the same object.
     template <class Put> T fold(std::uint64_t at, Put put) {
         const It end = in_.at(end_of(at));
         It it = in_.at(at);
@@ -203,7 +202,7 @@ private:
         }
     }
 
-    // As scan_on(), for a block for which scan_alone() was called.
+    // Completes the scan of a block for which scan_alone() was called.
     void put_before(const T& all_before, std::uint64_t at) {
         const operand before = all_before;
         const Out end = out_.at(end_of(at));
@@ -236,10 +235,10 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
 
 } // namespace detail
 
-/// For each element of the range, writes the combination of all elements up to and including it, to
-/// consecutive places from `out` on. The combinations are grouped as the head of this file
-/// describes. Returns the iterator behind the last place. `out` may be the beginning of the range
-/// itself; otherwise the places and the range must not overlap.
+/// For each element of the range, writes the combination of all elements up to and including this
+/// element. The results go to consecutive places from `out` on. The combinations are grouped as the
+/// head of this file describes. Returns the iterator behind the last place. `out` may be the
+/// beginning of the range itself; otherwise the places and the range must not overlap.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of `op` that threw, the exception of the first call in the order of the
 /// range. stopped_error after a stop. Other exceptions are those of join(). After an exception, the
@@ -258,7 +257,7 @@ Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op
 }
 
 /// Scans the range with `init` in front of it. The values that are combined have the type of
-/// `init`, which represents each value of an element.
+/// `init`, which must represent each value of an element.
 template <parallel_range Range, class Out, class Op, class T>
     requires detail::takes_scan<Out, Op, T>
 Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op, T init) {

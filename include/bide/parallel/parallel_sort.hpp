@@ -3,10 +3,10 @@
 #define BIDE_PARALLEL_PARALLEL_SORT_HPP
 
 /// \file
-/// Sorts in parallel: parallel_sort() in place, parallel_stable_sort() stably. Neither takes
-/// quadratic time for any input. Both take nearly linear time if the range is sorted, reversed, all
-/// equal, or made of a few sorted pieces. parallel_sort() also takes nearly linear time if there
-/// are few distinct values.
+/// Sorts in parallel: parallel_sort() in place, parallel_stable_sort() stably. No input takes
+/// quadratic time. Both take nearly linear time if the range is sorted, reversed, all equal, or
+/// made of a few sorted pieces. parallel_sort() also takes nearly linear time if there are few
+/// distinct values.
 
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_partition.hpp>
@@ -14,10 +14,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sorts a part of a range. If the part consists of a few sorted runs, merges the runs. If it is one
-// run, at most reverses it. Otherwise a stable sort uses merge sort, and an unstable sort uses
-// quick sort. If there is no memory for the buffer of the merge of runs, an unstable sort uses
-// quick sort, too.
+// Sorts a part of a range. If the part is one sorted run, at most reverses it. If it consists of a
+// few sorted runs, merges the runs. For any other part, a stable sort uses merge sort, and an
+// unstable sort uses quick sort. An unstable sort also uses quick sort if there is no memory to
+// merge runs.
 // Throws: std::bad_alloc if a stable sort finds no memory.
 template <bool Stable, class Forker, class It, class Compare>
 void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>& state) {
@@ -67,7 +67,7 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 ///
 /// Equal elements may change their order. Their new order depends only on the range: it is the same
 /// on any number of workers. If the range consists of a few sorted pieces, the pieces are merged in
-/// a buffer; without memory for the buffer, and for any other range, the sort needs no memory.
+/// a buffer, if there is memory for it. In all other cases, the sort needs no memory.
 ///
 /// An element is moved by std::ranges::iter_move() or swapped by std::ranges::iter_swap(). It is
 /// copied only if it is trivially copyable. So an iterator may return a proxy in place of a
@@ -75,10 +75,10 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
 /// Throws: what a comparison throws. If several comparisons throw, the exception of the first one
-/// in the order of the range. The range then has the same elements as before, in some order. If a
-/// move throws, all elements are alive, but their values are unspecified. stopped_error as join(),
-/// with nothing changed. std::bad_alloc if a thread finds no memory to fork; the range is then as
-/// after a comparison that throws.
+/// in the order of the range. In this case, the range has the same elements as before, in some
+/// order. If a move throws, all elements are alive, but their values are unspecified. stopped_error
+/// as join(), with nothing changed. std::bad_alloc if there is no memory to fork. The range is then
+/// in the same state as if a comparison had thrown.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
@@ -98,7 +98,8 @@ void parallel_sort(const fork_policy& on, Range&& range, Compare less = {},
 BIDE_DETAIL_TAKES_ITERATORS(parallel_sort, requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
-/// any number of workers. Before it changes anything, it allocates a buffer for as many elements.
+/// any number of workers. Before it changes anything, it allocates a buffer for as many elements as
+/// the range has.
 /// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
 /// buffer.
 /// Cancellation: as parallel_sort(). The places of the elements become final in the last merge.

@@ -15,7 +15,7 @@ namespace detail {
 template <class Key> struct cached_key {
     static constexpr bool is_plain =
         std::is_trivially_copyable_v<Key> && std::is_default_constructible_v<Key>;
-    // If no other object can stand for a key until the key is computed, the key is optional.
+    // If no Key can be constructed before the key is computed, the key is optional.
     std::conditional_t<is_plain, Key, std::optional<Key>> stored{};
     std::size_t number = 0;
 
@@ -62,7 +62,7 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
         const auto place = [begin](std::size_t n) {
             return begin + static_cast<std::iter_difference_t<It>>(n);
         };
-        if constexpr (decltype(places)::is_plain) { // is_plain says nothing about copies
+        if constexpr (decltype(places)::is_plain) { // even plain elements may be move-only
             detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
                 detail::move_elements(place(first), place(last), buffer + first);
             });
@@ -77,7 +77,7 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
     });
 }
 
-// Compute returns the key of an element, and Compare compares keys.
+// True if Compute returns the key of an element, and Compare compares keys.
 template <class Compute, class Compare, class It>
 concept caches_keys_of =
     std::permutable<It> && std::invocable<Compute&, std::iter_reference_t<It>> &&
@@ -88,12 +88,12 @@ concept caches_keys_of =
 
 /// Sorts the range by less(key(a), key(b)). key(element) is called once for each element, by
 /// several threads at once. Elements with equal keys keep their order, so the result is the same on
-/// any number of workers. Allocates a buffer for as many elements, and two arrays of as many
-/// entries, each a key and a number. A key need only be movable.
+/// any number of workers. Allocates a buffer for as many elements as the range has, and two arrays
+/// with a key and a number for each element. A key need only be movable.
 /// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
-/// Throws: the exception of a call of key or less. If several calls of key throw, the exception for
-/// the first element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a
-/// move of an element throws, all elements are alive, but their values are unspecified.
+/// Throws: the exception of a call of key or less. If several calls of key throw, that for the
+/// first element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a move
+/// of an element throws, all elements are alive, but their values are unspecified.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call key and less at once.
 /// Cancellation: see fork_options::stop. After the elements begin to move, a stop has no effect.

@@ -62,7 +62,7 @@ Out parallel_transform(const fork_policy& on, Range&& range, Out out, F f) {
 }
 
 /// Writes f(a, b) for each element a of the range and the element b at the same place from `second`
-/// on. Everything else is as above; `out` may be `second`, too.
+/// on. Everything else is as for one range; `out` may be `second`, too.
 template <parallel_range Range, std::random_access_iterator Second, class Out, class F>
     requires parallel_output<Out, detail::transformed_t<F, std::ranges::iterator_t<Range>, Second>>
 Out parallel_transform(const fork_policy& on, Range&& range, Second second, Out out, F f) {

@@ -3,7 +3,7 @@
 #define BIDE_TASK_ACQUIRE_OBJECT_HPP
 
 /// \file
-/// Borrows an object of an object_pool (sync/object_pool.hpp) whose objects a coroutine makes.
+/// Borrows an object of an object_pool (sync/object_pool.hpp). A coroutine makes the objects.
 
 #include <bide/sync/object_pool.hpp>
 #include <bide/task/task.hpp>
@@ -14,7 +14,7 @@ namespace detail {
 struct object_pool_access {
     template <class T> using pool = object_pool<T, native_platform>;
 
-    // A wait for a permit, which the caller then has.
+    // A wait for a permit. Afterwards the caller has the permit.
     template <class T> struct reserving : pool<T>::queue::taking {
         result<void> collect(wait_status what) const noexcept { return result_of(what); }
         void give_back(wait_status what) const noexcept {

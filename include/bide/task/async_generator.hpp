@@ -25,10 +25,9 @@
 /// (BIDE_BRACED_AWAIT_BUG in core/config.hpp): give a braced aggregate a name in an earlier
 /// statement.
 //
-// From the call of next() until the item is yielded, the producer is part of the consumer's chain
-// of coroutines: it has the executor and the context of the consumer. So a cancellation of the
-// consumer reaches the operation that the producer waits for. Between two items, the producer is
-// part of no chain.
+// While the consumer awaits an item, the producer is part of the consumer's chain of coroutines: it
+// has the executor and the context of the consumer. So a cancellation of the consumer reaches the
+// operation that the producer waits for. Between two items, the producer is part of no chain.
 //
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
@@ -38,15 +37,15 @@
 //
 //   yielded   The producer has yielded during the call. The consumer continues and was never
 //             suspended.
-//   left      The producer waits, or has left the call in another way. It transfers control to the
-//             consumer when it yields, on any thread.
+//   left      The producer has suspended without an item, for example to wait. When it yields
+//             later, on any thread, it transfers control to the consumer.
 //
-// At the start of the call, the wait of the consumer is pending: it has not begun. It begins at the
-// producer's first co_await in the call. Until then, only the call runs the producer. So if the
-// producer yields while the wait is pending, it just ends the call, and needs neither the executor
-// of the consumer nor its context. After the wait has begun, a producer that yields checks whether
-// its latest call is the innermost call of the thread. If the consumer is a producer itself, the
-// pending wait of its own consumer begins first.
+// At the start of the call, the consumer's wait is pending, which means that it has not begun. It
+// begins at the producer's first co_await in the call. Until then, only the call runs the producer.
+// So if the producer yields while the wait is pending, it just ends the call, and needs neither the
+// executor nor the context of the consumer. After the wait has begun, other code may run the
+// producer. So a producer that yields checks whether its latest call is the innermost call of the
+// thread. If the consumer is itself a producer with a pending wait, that wait begins first.
 //
 // At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
 // stack stays bounded.
@@ -71,7 +70,7 @@ public:
     generator_call& operator=(const generator_call&) = delete;
 
     // Resumes the producer. Returns true if the producer yields or ends in this call. Returns false
-    // if it has left the call in another way, for example to wait. Then the caller must access
+    // if the producer suspends in another way, for example to wait. The caller must then access
     // neither the producer nor its consumer.
     bool run(std::coroutine_handle<> producer) noexcept {
         producer.resume();
@@ -84,15 +83,16 @@ public:
     // Called when the producer yields in this call.
     void end() noexcept { yielded_ = true; }
 
-    // Makes this the innermost call of the thread, until it returns.
+    // Makes this call the innermost one of the thread, until the call returns.
     BIDE_NEAR_LOCAL void enter(std::coroutine_handle<> producer) noexcept {
         producer_ = producer;
         outer_ = std::exchange(here().innermost, this);
     }
 
-    // Called by a producer that yields. `call` is the latest call of this producer, and may be
-    // over. If `call` is the innermost call of this thread, ends it and returns true. Compares the
-    // producers, too, because a later call of another producer may have the same address as `call`.
+    // Called by a producer that yields. `call` is the latest call of this producer, and may have
+    // returned. If `call` is the innermost call of this thread, ends it and returns true. Compares
+    // the producers, too, because a later call of another producer may have the same address as
+    // `call`.
     BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
                                      const generator_call* call) noexcept {
         generator_call* const innermost = here().innermost;
@@ -118,14 +118,14 @@ private:
 
     BIDE_NEAR_LOCAL void leave() const noexcept { here().innermost = outer_; }
 
-    std::coroutine_handle<> producer_; // empty if it is not entered
+    std::coroutine_handle<> producer_; // empty until enter()
     generator_call* outer_ = nullptr;
     const unsigned depth_;
     bool yielded_ = false;
 };
 
-// Refers to an awaiter. await_transform() returns this object by value in the place of a reference,
-// because GCC 12 copies an awaiter that await_transform() returns by reference.
+// Refers to an awaiter. await_transform() returns this object by value and not a reference, because
+// GCC 12 copies an awaiter that await_transform() returns by reference.
 template <class A> class awaiter_ref {
 public:
     explicit awaiter_ref(A& of) noexcept : of_(of) {}
@@ -140,7 +140,7 @@ private:
 };
 
 // The part of a producer's promise that does not depend on the type of the items. When the wait of
-// the consumer begins, it gets the executor and the context of the consumer.
+// the consumer begins, this promise gets the executor and the context of the consumer.
 class generator_promise_base : public chain_promise {
 public:
     // Called before each co_await of the producer. Begins the pending wait of the consumer. If the
@@ -181,7 +181,7 @@ public:
         pending_ = begin;
         return !mine.run(producer);
     }
-    // Called when the wait has begun: from now on, other code may run the producer.
+    // Called when the wait of the consumer has begun. From now on, other code may run the producer.
     void enter_call(std::coroutine_handle<> producer) noexcept {
         if (call_ != nullptr) {
             call_->enter(producer);
@@ -196,7 +196,7 @@ protected:
     generator_promise_base() noexcept = default;
     ~generator_promise_base() = default;
 
-    // Called by a producer that yields and is suspended. Continues with the consumer. This is the
+    // Called when the producer is suspended in a co_yield. Continues with the consumer. This is the
     // last access to the frame. Returns what await_suspend() returns.
     auto to_consumer_from(std::coroutine_handle<> producer) noexcept {
         if constexpr (BIDE_SYMMETRIC_TRANSFER) {
@@ -210,8 +210,8 @@ protected:
 
     std::coroutine_handle<> consumer_; // set by each next()
     transfer_node node_;
-    generator_call* call_ = nullptr; // the latest one, which may be over
-    waker pending_;                  // begins the wait of the consumer; empty if it has begun
+    generator_call* call_ = nullptr; // the latest call, which may have returned
+    waker pending_;                  // begins the consumer's wait; empty if the wait has begun
     std::exception_ptr error_;
 };
 
@@ -269,21 +269,19 @@ private:
 
 } // namespace detail
 
-/// A coroutine that yields items of type T. It starts with the first next(). Each next() runs it
-/// until it yields the next item. T is a value type or an lvalue reference.
+/// A coroutine that yields items of type T. The first next() starts it. Each next() runs it until
+/// it yields an item. T is a value type or an lvalue reference.
 ///
-/// `co_yield` of an rvalue moves it to the consumer. `co_yield` of an lvalue passes a copy, or if T
-/// is a reference, the reference. No item allocates.
+/// `co_yield` of an rvalue moves it to the consumer. `co_yield` of an lvalue passes a copy. If T is
+/// a reference, `co_yield` passes the reference. An item needs no allocation.
 ///
 /// The producer runs as a part of the task that awaits next(), on the executor of that task.
 /// Different tasks may await different items. A this_task::shield in the producer must be destroyed
 /// before the next co_yield.
-/// Thread safety: one next() at a time. Requires: the generator is not moved until that next() is
-/// complete.
+/// Thread safety: one next() at a time. Requires: the generator is not moved during a next().
 /// Destroys: the frame of the producer, which is suspended in a co_yield, and an item that was not
-/// taken. The frame of a producer that has ended was destroyed at its end. But if the items are
-/// tasks, the parameters of the producer exist as long as the generator, because the tasks may use
-/// them.
+/// taken. If the producer has ended, its frame was destroyed already. But if the items are tasks,
+/// the parameters of the producer exist as long as the generator, because the tasks may use them.
 template <class T> class [[nodiscard]] async_generator {
     static_assert(!std::is_void_v<T> && !std::is_const_v<T> && !std::is_rvalue_reference_v<T>,
                   "async_generator<T>: T is a value or an lvalue reference");
@@ -318,14 +316,15 @@ public:
     class [[nodiscard("co_await it")]] next_operation;
 
     /// Resumes the producer, and waits for its next item.
-    /// Returns: an operation for co_await. Its value is the item, a pointer to the yielded object
-    /// if T is a reference, or nothing if the producer has ended. The pointer is valid until the
-    /// following next().
-    /// Throws: what the producer throws, once; the generator has then ended. Also what the move of
-    /// the item throws; the next call then continues with the following item.
-    /// Cancellation: as the operation that the producer waits for. If the producer does not catch
-    /// the stopped_error of that operation, the producer has ended. If the consumer is destroyed
-    /// while it waits, the producer is destroyed, too.
+    /// Returns: an operation for co_await. Its value is a std::optional with the item. If T is a
+    /// reference, the value is a pointer to the yielded object, which is valid until the following
+    /// next(). If the producer has ended, the value is empty or nullptr.
+    /// Throws: what the producer throws. The generator has then ended, and later calls return
+    /// nothing. Also what the move of the item throws. The following call then returns the
+    /// following item.
+    /// Cancellation: stops the operation that the producer waits for. If the producer does not
+    /// catch the stopped_error, it ends. If the consumer is destroyed while it waits, the producer
+    /// is destroyed, too.
     next_operation next() noexcept { return next_operation(*this); }
 
 private:
@@ -357,17 +356,17 @@ private:
 
     bool has_ended() const noexcept { return !frame_.to || (keeps_ended && frame_.to.done()); }
 
-    // Owns the frame of the producer during the wait; empty if the producer was destroyed. The
-    // promise of the consumer reaches that frame through this operation and not through the
-    // generator, because the generator may lie in another coroutine than the consumer.
+    // Owns the frame of the producer. Its handle is empty if the producer was destroyed. During a
+    // wait, the promise of the consumer points to this object, which may lie in the frame of
+    // another coroutine.
     detail::awaited_frame frame_;
 };
 
 /// The wait of a generator's consumer for an item.
 template <class T> class async_generator<T>::next_operation {
 public:
-    /// Marks this operation: a producer that awaits it need not begin the wait of its own consumer
-    /// first.
+    /// Marks this operation. A producer that awaits such an operation does not begin the pending
+    /// wait of its own consumer first.
     using waits_for_item = void;
 
     /// Constructs the wait.
@@ -421,7 +420,7 @@ public:
     }
 
 private:
-    // Called when the producer is about to await something, or is resumed by a loop.
+    // Called when the producer is about to await something, or is resumed without a call.
     template <class Promise> static void begin_wait(void* self) noexcept {
         auto& me = *static_cast<next_operation*>(self);
         promise_type& p = me.of_.promise();

@@ -9,18 +9,18 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Why a task is cancelled. If several cancel it, the first one gives the reason.
+/// Why a task is cancelled. If a task is cancelled several times, the first call gives the reason.
 enum class cancel_reason : std::uint8_t {
-    none,      ///< It is not cancelled.
-    requested, ///< cancel() was called for it, or for its group or set, without another reason.
-    timeout,   ///< Its time is over (task/with_deadline.hpp).
-    parent,    ///< The task that waits for it, or owns its group or set, is cancelled or goes on.
-    sibling,   ///< Another child of its group has failed, or of its when_any() has ended.
-    shutdown,  ///< Its scheduler shuts down.
-    user = 128 ///< The first one of a program's own reasons; see user_reason().
+    none,      ///< The task is not cancelled.
+    requested, ///< cancel() was called for the task, its group or its set, without a reason.
+    timeout,   ///< The deadline of the task has passed (task/with_deadline.hpp).
+    parent,    ///< The task that awaits it is cancelled, or its group or set is destroyed.
+    sibling,   ///< Another member of its group has failed, or another child of its when_any() won.
+    shutdown,  ///< The scheduler of the task shuts down.
+    user = 128 ///< The first reason that a program may define; see user_reason().
 };
 
-/// Returns a reason that the program defines.
+/// Returns the reason number n of the program's own reasons.
 /// Requires: n is below 128; a higher number is taken modulo 128.
 constexpr cancel_reason user_reason(unsigned n) noexcept {
     return static_cast<cancel_reason>(static_cast<unsigned>(cancel_reason::user) | (n & 127U));

@@ -5,32 +5,32 @@
 /// \file
 /// Runs several tasks concurrently: when_all() waits for all of them, when_any() for the first.
 ///
-/// A child is a task, or a callable that returns a task, such as a lambda coroutine with captures.
+/// A child is a task, or a callable that returns a task, such as a coroutine lambda with captures.
 /// When the result of when_all() or when_any() is awaited, each callable is called once, in
 /// argument order, before any child starts. If a callable throws, the await throws the same and no
 /// child starts. A callable is destroyed when its child has ended.
 ///
 /// Each child is posted to the executor of the awaiting coroutine, and may run in parallel with the
 /// other children. If the coroutine has no executor, its children are posted to the worker that
-/// runs it. If there is no worker either, the children run on the awaiting thread, one after the
-/// other. Such a child is resumed like every coroutine without an executor (core/resume.hpp).
+/// runs it. If no worker runs it either, the children run on the awaiting thread, one after the
+/// other. Such a child is resumed like every coroutine without an executor (core/wake_scope.hpp).
 ///
-/// On a worker of its scheduler, a task that awaits when_all() posts no child. It runs the children
-/// itself, in argument order, one after the other. Other workers take the children that it has not
-/// started, the last child first. If a child waits, the children that have not started are posted.
-/// Such an await spends one unit of the task's budget for each child. A run_loop does the same on
-/// its one thread.
+/// A task that awaits when_all() on a worker of its scheduler posts no child. The task runs the
+/// children itself, in argument order, one after the other. Other workers may steal children that
+/// have not started, the last child first. If a child waits, the children that have not started are
+/// posted. Such an await spends one unit of the task's budget for each child. A run_loop runs
+/// children in the same way, on its one thread.
 ///
-/// If all operations of a child are ready, the child pauses when the budget is spent, and queued
-/// tasks run. After at most 4,096 such pauses, one of the children that have not started is posted,
-/// beginning with the last child of the outermost when_all(). So each child starts, and a child may
-/// wait for a later one.
+/// A child whose operations are all ready never waits. It pauses when the budget is spent, and
+/// queued tasks run. After at most 4,096 such pauses, a child that has not started is posted: first
+/// the last child of the outermost when_all(). So each child starts, and a child may depend on a
+/// later child.
 ///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
 /// If the awaiting task is cancelled, all children are cancelled, and the await continues when all
 /// of them have ended. A shield of the awaiting task keeps the cancellation from all children. A
-/// shield of a child keeps it from that child alone.
+/// shield of a child keeps the cancellation from that child alone.
 ///
 /// GCC before 13 destroys some temporaries of a co_await expression twice: lambdas that capture by
 /// value, and braced arguments, as in `co_await when_all(f({1, "text"}))`. bide cannot detect this
@@ -53,48 +53,49 @@ namespace detail {
 // The state of one when_all or when_any: its children, and the parent's wait for them. Each child
 // is a separate chain of coroutines. The state lies in the parent's frame.
 //
-// `left_` counts the children that have not ended. The parent counts as one while it starts them.
-// The thread that counts down to zero resumes the parent [when.ended], and does not access the
-// state afterwards. Only two threads access children that they do not run, and each does so before
-// its own count-down: the thread of the parent, which starts the children, and the thread of a
-// child that cancels the other children, such as the winner. A canceller of the parent is not
+// `left_` counts the children that have not ended. While the parent starts the children, it counts
+// as one more. The thread that counts down to zero resumes the parent [when.ended], and does not
+// access the state afterwards. Only two threads access children that they do not run: the thread of
+// the parent, which starts the children, and the thread of a child that cancels the other children,
+// such as the winner. Both do so before their own count-down. A canceller of the parent is not
 // counted. It claims the parent instead (task_control.hpp), so the parent stays in its wait until
 // the canceller has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
-// shielded before the wait, its context refuses the wait. The parent then starts the children as
-// cancelled, waits without its context, and is resumed by resumption().
+// shielded before the wait, its context refuses the wait. The parent then cancels the children
+// before it starts them, waits without its context, and is resumed by resumption().
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
 // cancelled task awaits behaves in the same way. If a child of when_any() has won before another
-// child starts, that other child never starts. A cancelled parent may await children in a loop, and
-// none of them may wait. After a number of such awaits, the parent is stopped (has_begun_enough()).
+// child starts, that other child never starts. A cancelled parent could await children forever, in
+// a loop in which no child ever waits. So after a number of such awaits, the parent itself is
+// stopped (has_begun_enough()).
 //
-// Children in place. If a task awaits when_all() on a worker of its executor, it posts no child. It
-// forks all children but the first on that worker: other workers may steal them, the last child
-// first. Then it runs the first child in place: it transfers control to the child, as if it awaited
-// a single task. When a child ends, it takes the next child back from the worker and transfers
-// control to that child. The last child transfers control back to the parent. If a child cannot be
-// taken back, it and all children after it were stolen or posted, or the task has moved to another
-// worker. The parent and the children that have ended in place are then counted down, and the
-// parent waits for the other children. So a child that is not stolen needs no count, no wake, and
-// no queue.
+// Children in place. If a task awaits when_all() on a worker of its executor, it posts no child.
+// The parent forks all children but the first on that worker: other workers may steal them, the
+// last child first. Then the parent runs the first child in place: it transfers control to the
+// child, as if it awaited a single task. A child that ends takes the next child back from the
+// worker and transfers control to that child. The last child transfers control back to the parent.
+// If the next child cannot be taken back, that child and all later ones were stolen or posted, or
+// the task has moved to another worker. The parent and the children that have ended in place are
+// then counted down, and the parent waits for the other children. So a child that is not stolen
+// needs no count, no wake, and no queue.
 //
 // The parent has begun its wait before the first child starts. So a cancellation reaches all
 // children while one of them runs in place. The child in place is a separate chain, with its own
-// shields and its own stop token. If it waits, its worker posts the forked children and runs other
-// jobs. When the child resumes and ends, on any worker, the next child or the parent continues on
-// that worker. If the child ends on a thread that is no worker, or if code outside of bide has
-// resumed it, it ends like a stolen child. Then it also counts down for the parent, and no further
-// child is started in place.
+// shields and its own stop token. If that child waits, its worker posts the forked children and
+// runs other jobs. When the child resumes and ends, on any worker, the next child or the parent
+// continues on that worker. If the child ends on a thread that is no worker, or if code outside of
+// bide has resumed it, it ends like a stolen child. In that case, it also counts down for the
+// parent, and no further child is started in place.
 //
 // If the budget is spent before a child starts, that child pauses, and other jobs may run first. In
-// that case, the worker moves the forked children of this chain to `run_`. Otherwise these children
-// would lie below the children that the other jobs fork. When the paused child starts, on any
-// worker, the children in `run_` are forked again there. A chain that never waits may need one of
-// its forked children. So the worker counts consecutive pauses, and after a number of them queues
-// the oldest forked child.
+// that case, the worker moves the forked children of this chain to `run_`. If they stayed on the
+// worker, they would lie below the children that the other jobs fork. When the paused child starts,
+// on any worker, the children in `run_` are forked again there. A chain that never waits may need
+// one of its forked children. So the worker counts consecutive pauses, and after a number of them
+// queues the oldest forked child.
 
 // An executor that resumes coroutines on the calling thread, in the way in which a releaser resumes
 // a waiter without an executor (core/wake_scope.hpp).
@@ -124,7 +125,7 @@ protected:
 
     // Returns the first coroutine of the child, with `where` as its executor. `where` may be empty.
     virtual std::coroutine_handle<> begin(executor_ref where) noexcept = 0;
-    // Called at the end of the child. Takes over its outcome.
+    // Called at the end of the child. Stores its outcome.
     virtual void settle() noexcept = 0;
 
     bool has_begun() const noexcept { return begun_; }
@@ -164,7 +165,7 @@ private:
         stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
-    // A cancelled child starts, except if another child has won.
+    // A child may end without a start only if another child has won.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
@@ -185,8 +186,8 @@ private:
         when_->ended(*this);
     }
 
-    // The parent calls this when the child has ended in place. After this call, a cancellation must
-    // not request a stop through the token of the child.
+    // Called when the child has ended in place. If it has a stop token, marks the child as
+    // complete, so that a later cancellation does not request a stop of that token.
     void settle_in_place() noexcept {
         settle();
         if (this->has_stop_token()) {
@@ -199,8 +200,8 @@ private:
     basic_when_child* prev_child_ = nullptr;
     std::size_t index_ = 0;
     bool begun_ = false;
-    bool in_place_ = false;  // the parent awaits this child alone
-    bool stays_home_ = true; // its last resumption was on the parent's executor
+    bool in_place_ = false;  // the child was started in place
+    bool stays_home_ = true; // the child last resumed on the parent's executor
 };
 
 template <class Platform> class basic_when_state {
@@ -272,8 +273,8 @@ public:
     };
     wait_for_children wait() noexcept { return wait_for_children(*this); }
 
-    // Cancels the children that have not ended, except one. Requires: the caller is the parent, its
-    // canceller, or a child that is not counted down.
+    // Cancels the children that have not ended, other than `except`. Requires: the caller is the
+    // parent, a canceller of the parent, or a child that has not counted down.
     void cancel_all(cancel_reason why, const child* except = nullptr) noexcept {
         for (child* c = first_; c != nullptr; c = c->next_child_) {
             if (c != except) {
@@ -306,7 +307,7 @@ private:
                    },
                    this)};
         waits_ = true;
-        // Order: relaxed; the post publishes it to the children.
+        // Order: relaxed; the posts publish the count to the children.
         left_.store(size_ + 1, std::memory_order_relaxed);
         if (context_ != nullptr) {
             interruptible_ = context_->begin_wait(parent_, at_);
@@ -324,7 +325,7 @@ private:
             }
         }
         {
-            // On this thread, the children start when all of them are queued.
+            // Keeps children from starting on this thread before all of them are queued.
             const wake_scope<Platform> together;
             const executor_ref queue = home();
             auto* const host = local::get().host;
@@ -336,7 +337,8 @@ private:
         return count_parent_down(1);
     }
 
-    // The parent waits for the children that have not ended. If all have ended, it continues here.
+    // Subtracts n from the count. If all children have ended, returns the parent, which continues
+    // on this thread. If not, the last child to end resumes the parent.
     std::coroutine_handle<> count_parent_down(std::size_t n) noexcept {
         if (!count_down(n)) {
             return std::noop_coroutine();
@@ -347,7 +349,7 @@ private:
         return to_parent();
     }
 
-    // This is the last access to the child.
+    // Called when a child has ended. This is the last access to the child.
     void ended(child& c) noexcept {
         std::size_t none = no_winner;
         // Order: relaxed; the children that the winner cancels see the winner by [task.claim], and
@@ -355,15 +357,15 @@ private:
         if (first_wins_ &&
             winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
                                             std::memory_order_relaxed)) {
-            // The children that resume on this thread do so when all of them are cancelled.
+            // Keeps children from resuming on this thread before all of them are cancelled.
             const wake_scope<Platform> later;
             cancel_all(cancel_reason::sibling, &c);
         }
         std::size_t counts = 1;
         if (c.in_place_) {
-            // The chain of the child has ended on a thread that is no worker, or inside of another
-            // executor. The parent must not continue there. No thread runs the parent now, so the
-            // parent starts no further child.
+            // The child has ended on a thread that is no worker, or inside of another executor. The
+            // parent must not continue there. So the parent is counted down here, and starts no
+            // further child in place.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {
@@ -383,12 +385,12 @@ private:
 
     // ---- Children in place
 
-    // Each child is forked on this worker, or is run by the parent.
+    // Returns true if the parent runs the children in place.
     bool runs_in_place(const local& here) const noexcept {
         return !first_wins_ && here.running == context_ && here.host != nullptr && is_home();
     }
 
-    // Forks all children but the first, the last one first: the parent takes back the newest.
+    // Forks all children but the first, in reverse order: the newest job is taken back first.
     std::coroutine_handle<> begin_in_place(local& here) noexcept {
         run_list others;
         for (child* c = last_; c != first_; c = c->prev_child_) {
@@ -398,7 +400,7 @@ private:
         return start_in_place(*first_, here);
     }
 
-    // Forks the children. Posts those for which the worker has no room.
+    // Forks the children. If the worker has no room for some of them, posts these.
     void fork(run_list& children, local& here) noexcept {
         if (here.host != nullptr && children.first() != nullptr) {
             here.host->fork(children);
@@ -408,7 +410,7 @@ private:
         }
     }
 
-    // If the budget is spent, other tasks of this worker run first.
+    // Starts a child in place. If the budget is spent, other tasks of this worker run first.
     std::coroutine_handle<> start_in_place(child& c, local& here) noexcept {
         c.in_place_ = true;
         if (here.spend()) {
@@ -422,7 +424,7 @@ private:
         return std::noop_coroutine();
     }
 
-    // Called when the other jobs of the worker have run.
+    // Starts the paused child. Called when the other jobs of the worker have run.
     void go_on() noexcept {
         child& c = *next_;
         local& here = local::get();
@@ -432,8 +434,8 @@ private:
         here.pauses = 0; // of the next job
     }
 
-    // Called when the child has ended in place. Its frame is suspended at its end, and is destroyed
-    // here.
+    // Called when a child has ended in place. Destroys its frame. Returns the next child or the
+    // parent.
     std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept {
         here.running = context_;
         if (here.traced) {
@@ -443,11 +445,11 @@ private:
         c.settle_in_place();
         ++ended_in_place_;
         child* const next = c.next_child_;
-        if (next == nullptr) { // so all have ended in place
+        if (next == nullptr) { // all children have ended in place
             context_->end_wait();
             return to_parent();
         }
-        // A cancelled child starts without a budget: see run().
+        // A cancelled child must start with a spent budget, which only run() gives it.
         if (here.host == nullptr || next->state_.is_cancelled() ||
             !here.host->take_back(next->to_run())) {
             return count_parent_down(1 + ended_in_place_);
@@ -630,7 +632,8 @@ using child_of_range_t = std::remove_cvref_t<decltype(*std::begin(std::declval<R
 template <class R>
 concept child_range = task_source<child_of_range_t<R>>;
 
-// Moves the children of an rvalue container. Elements of a view or an lvalue are taken as they are.
+// Returns the children of a range. If the range is an rvalue container, moves its elements. If the
+// range is a view or an lvalue, uses the elements as its iterators return them.
 template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
     std::vector<child_of_range_t<R>> children;
     for (auto&& child : range) {
@@ -643,8 +646,8 @@ template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
     return children;
 }
 
-// Stands for a type that is not a child. It lets the rest of the statement compile, so that the
-// compiler reports only one error.
+// Replaces a type that is not a child. So the rest of the statement compiles, and the compiler
+// reports only one error.
 template <class Other> using refused_child = std::monostate;
 
 template <class... Others> [[noreturn]] void refuse_children() {
@@ -656,12 +659,12 @@ template <class... Others> [[noreturn]] void refuse_children() {
 
 } // namespace detail
 
-/// Runs all children and returns their values in argument order. The value of a void child is
+/// Runs all children, and returns their values in argument order. A void child has the value
 /// std::monostate.
-/// Throws: if children failed, the exception of the first failed child in argument order, after all
-/// children have ended. The other exceptions are dropped. Also std::bad_alloc, and what the move of
-/// a value throws. stopped_error, if the awaiting task was cancelled and has awaited children 128
-/// times since.
+/// Throws: after all children have ended, the exception of the first failed child in argument
+/// order. The other exceptions are dropped. Also std::bad_alloc, and what the move of a value
+/// throws. stopped_error, if the awaiting task has awaited children 128 times since it was
+/// cancelled.
 /// Cancellation: cancels all children, and waits for them.
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
@@ -670,7 +673,7 @@ task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children
     co_return all.values();
 }
 
-/// Runs a vector of children, which may be empty, as when_all() above does.
+/// Runs a vector of children, which may be empty. Everything else is as in the first when_all().
 template <detail::task_source S>
 task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
     detail::when_children_vector<S> all(detail::task_when_state::until::all, children);
@@ -678,8 +681,8 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
     co_return all.values();
 }
 
-/// Runs the children of any range as those of a vector. The range is read in this call. A container
-/// must be passed as an rvalue, and its children are moved.
+/// Runs the children of any range like those of a vector. Reads the range in this call. A container
+/// must be passed as an rvalue; its children are moved.
 template <detail::child_range R> auto when_all(R&& children) {
     return bide::when_all(detail::to_children(std::forward<R>(children)));
 }
@@ -693,10 +696,10 @@ task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
 }
 
 /// Runs all children until the first one has ended, and returns the value of that child in a
-/// variant. The index of the variant is the index of the child. An exception counts as an end.
+/// variant. The index of the variant is the index of the child. A child that throws has ended, too.
 ///
-/// The other children are cancelled, and the await continues when they have ended. A child that has
-/// not started before never starts. The outcomes of the other children are dropped.
+/// The other children are cancelled, and the await continues when they have ended. Children that
+/// have not started yet never start. The outcomes of the other children are dropped.
 ///
 /// The children start in argument order. So if one thread runs them all, as on a run_loop or on a
 /// scheduler with one worker, the first child that need not wait wins. If several workers run them,
@@ -720,9 +723,9 @@ task<std::variant<detail::refused_child<Others>...>> when_any(Others...) {
     detail::refuse_children<Others...>();
 }
 
-/// Runs a vector of children as when_any() above does. Returns the index of the first child to end,
-/// and its value.
-/// Throws: as when_any() above; if the vector is empty, the await throws std::invalid_argument.
+/// Runs a vector of children as when_any() above does. Returns the index and the value of the first
+/// child to end.
+/// Throws: as when_any() above. If the vector is empty, the await throws std::invalid_argument.
 template <detail::task_source S>
 task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::vector<S> children) {
     if (children.empty()) {
@@ -733,7 +736,8 @@ task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::v
     co_return all.first();
 }
 
-/// Runs the children of any range as those of a vector, as when_all() of a range does.
+/// Runs the children of any range like those of a vector. when_all() of a range says how it is
+/// read.
 template <detail::child_range R> auto when_any(R&& children) {
     return bide::when_any(detail::to_children(std::forward<R>(children)));
 }

@@ -8,22 +8,22 @@
 /// The range is a container, an array, another range with forward iterators, or an object with
 /// next(). Each call of next() returns an optional item: an object that converts to bool and can be
 /// dereferenced, such as std::optional, or an awaitable of such an object. After the last item,
-/// next() returns an empty object, and is not called again. One runner at a time calls and awaits
-/// next(). A range that is an lvalue is used by reference. A range that is an rvalue is moved into
-/// the operation.
+/// next() returns an empty object, and is not called again. next() is called and awaited by one
+/// task at a time. A range that is an lvalue is used by reference. A range that is an rvalue is
+/// moved into the operation.
 ///
 /// For each item, `f(item)` returns a task. Items are begun in the order of the range. The function
-/// is called by several tasks at the same time, on different workers. For a container, the function
-/// gets references to the items. An item that next() has returned exists until its task has ended.
+/// may be called at the same time on different workers. For a container, the function gets
+/// references to the items. An item that next() has returned exists until its task has ended.
 ///
-/// If an item fails, because its task, `f` or the range throws, the running tasks are cancelled and
-/// no further item is begun. When these tasks have ended, the first exception is thrown, and the
-/// other exceptions are dropped.
+/// If the task of an item, `f` or the range throws, the running tasks are cancelled and no further
+/// item is begun. When these tasks have ended, the first exception is thrown, and the other
+/// exceptions are dropped.
 //
-// The runners are children of one when_state, as those of when_all() are. There are as many as the
-// limit allows. Each runner takes the next item, awaits its task, and repeats. So an item costs a
-// call and an await, but neither a spawn nor a permit. A runner that has not started yet is queued
-// like every child of when_all(). The first runner that fails cancels all runners.
+// `limit` runners process the items. There are fewer if the number of items is known and smaller. A
+// runner is a task that takes the next item, awaits its task, and repeats. So an item costs a call
+// and an await, but neither a spawn nor a permit. The runners are children of one when_state, and
+// start like the children of when_all(). The first runner that fails cancels all runners.
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
@@ -42,7 +42,7 @@ concept pulled_range = requires(R& r) {
 template <class R>
 concept awaited_range = !pulled_range<R> && requires(R& r) { r.next(); };
 
-// Gives the items of a range with iterators one by one, as a range with next() does.
+// Adapts a range with iterators to the interface of a range with next().
 template <class R> class iterator_items {
     using iterator = decltype(std::begin(std::declval<R&>()));
     static_assert(std::is_base_of_v<std::forward_iterator_tag,
@@ -77,11 +77,10 @@ private:
 // The state that the runners of one operation share. `Range` is an lvalue reference if the range is
 // used by reference. If `Keeps` is true, the values of the tasks are kept.
 //
-// Each item is handed out once and in order. A runner takes an item under a lock. If next() returns
-// an awaitable, the runner holds the lock while it awaits that object; other runners wait for the
-// lock without a thread. Otherwise a runner that waits for the lock blocks its thread while another
-// runner takes one item. The next() of a range is not called again after it has returned no item or
-// has thrown.
+// Each item is taken once, and in order. A runner takes an item under a lock. If next() returns an
+// awaitable, the runner holds the lock while it awaits that object. Meanwhile other runners wait
+// for the lock without a thread. If next() returns an item, other runners block their threads while
+// they wait for the lock. After next() has returned no item or has thrown, it is not called again.
 template <class Range, class F, bool Keeps> class concurrent_run {
     using R = std::remove_reference_t<Range>;
     static constexpr bool awaits = awaited_range<R>;
@@ -108,7 +107,7 @@ public:
     }
 
     // Runs the tasks of all items.
-    // Throws: the first failure, when all runners have ended.
+    // Throws: the first exception, when all runners have ended.
     task<> run(std::size_t limit) {
         const std::size_t count = runners(limit);
         if constexpr (Keeps) {
@@ -157,7 +156,8 @@ private:
         nonvoid_t<value> what;
     };
 
-    // Returns the number of runners: the limit, or the number of items if it is known and smaller.
+    // Returns the number of runners: the limit, or the number of items if that is known and
+    // smaller.
     std::size_t runners(std::size_t limit) {
         std::size_t items = limit;
         if constexpr (iterates) {
@@ -203,7 +203,7 @@ private:
         BIDE_CATCH { fail(std::current_exception()); }
     }
 
-    // Called with the lock, before and after the next() of the range.
+    // Called with the lock held, before and after the next() of the range.
     bool begin_next(bool is_cancelled) {
         if (!exhausted_ && is_cancelled) {
             throw_error(errc::stopped);
@@ -221,12 +221,12 @@ private:
         }
     }
 
-    // Order: relaxed; a hint. The runners are cancelled anyway, and the end of the failed runner
+    // Order: relaxed; a hint. The runners are also cancelled, and the end of the failed runner
     // publishes the error.
     bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
 
     void fail(std::exception_ptr error) noexcept {
-        // Order: relaxed; as above.
+        // Order: relaxed; the end of this runner publishes the error.
         if (!has_failed_.exchange(true, std::memory_order_relaxed)) {
             error_ = std::move(error);
             if (runners_ != nullptr) {
@@ -278,10 +278,10 @@ inline void check_limit(std::size_t limit) {
 
 /// Runs the task f(item) for each item of a range, at most `limit` of them at a time.
 ///
-/// The tasks run like the children of when_all(): on the executor of the awaiting coroutine, or if
-/// it has none, on the worker or the thread that runs it. They run in parallel if there are several
-/// workers. The operation allocates `limit` frames; if the range knows its size and has fewer
-/// items, it allocates one frame for each item.
+/// The tasks run like the children of when_all(): on the executor of the awaiting coroutine. If it
+/// has no executor, they run on the worker or the thread that runs it. The tasks run in parallel if
+/// there are several workers. The operation allocates `limit` frames. If the range knows its size
+/// and has fewer items, the operation allocates one frame for each item.
 /// Throws: std::invalid_argument in this call, if `limit` is zero. When awaited, the first
 /// exception of a task, of `f` or of the range, when all tasks have ended; stopped_error, if the
 /// awaiting task is cancelled before all items are begun; std::bad_alloc.

@@ -15,8 +15,7 @@ enum class missed_ticks {
     skip,  ///< Combines the due ticks into one tick. The next tick keeps its scheduled time.
     burst, ///< Delivers each due tick on its own, without a wait between them.
     /// Combines the due ticks into one tick. If ticks were missed, the next tick comes one whole
-    /// period after that one. If a tick was late by less than a period, the next tick keeps its
-    /// scheduled time.
+    /// period after this delivery. If no tick was missed, the next tick keeps its scheduled time.
     delay
 };
 
@@ -40,8 +39,8 @@ public:
     }
 
     /// Waits for the next tick.
-    /// Returns: 1. With missed_ticks::skip and missed_ticks::delay, returns 1 plus the number of
-    /// ticks that were missed before this one.
+    /// Returns: with missed_ticks::burst, 1. With missed_ticks::skip and missed_ticks::delay, 1
+    /// plus the number of ticks that were missed before this one.
     /// Cancellation: a wait that is stopped or times out consumes no tick.
     async_op<std::uint64_t> async_tick() noexcept {
         return {ticking{{next_, nullptr}, *this}, deadline::at_ns(next_)};
@@ -51,8 +50,8 @@ public:
     /// Requires: no coroutine waits for a tick.
     void reset() noexcept { next_ = sum(native_platform::now(), period_); }
 
-    /// Sets the next tick to the given time, and the later ticks to one period after each other. A
-    /// time in the past is due at once.
+    /// Sets the next tick to the given time. Each later tick comes one period after the previous
+    /// one. If the time is in the past, the tick is due at once.
     /// Requires: no coroutine waits for a tick.
     template <class D>
     void reset_at(const std::chrono::time_point<std::chrono::steady_clock, D>& when) noexcept {

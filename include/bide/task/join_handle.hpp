@@ -3,7 +3,7 @@
 #define BIDE_TASK_JOIN_HANDLE_HPP
 
 /// \file
-/// A handle to a spawned task, which waits for its outcome.
+/// A handle that waits for the outcome of a spawned task.
 
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/task/detail/task_cell.hpp>
@@ -15,8 +15,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// If the handle is destroyed and the task throws, the exception goes to
 /// scheduler_options::on_unhandled. This holds whether the task ends before or after the
 /// destruction of the handle.
-/// Thread safety: different handles are independent; one handle is for one thread at a time, but
-/// cancel() and done() may be called concurrently.
+/// Thread safety: one thread at a time may use a handle, except for cancel() and done(). Any thread
+/// may call these concurrently.
 /// Destroys: detaches the task. Never blocks, never cancels.
 template <class T> class [[nodiscard]] join_handle {
     using cell = detail::joined_task<T>;
@@ -24,7 +24,7 @@ template <class T> class [[nodiscard]] join_handle {
                                            std::reference_wrapper<std::remove_reference_t<T>>, T>;
 
 public:
-    /// Takes the task over; the other handle is empty afterwards.
+    /// Takes the task over. The other handle is empty afterwards.
     join_handle(join_handle&&) noexcept = default;
     /// Takes the task over, and detaches the previous task of this handle.
     join_handle& operator=(join_handle&&) noexcept = default;
@@ -45,15 +45,15 @@ public:
         mine.cell_->ended_gate().wait();
         return mine.cell_->take();
     }
-    /// Refuses: the handle is consumed.
+    /// Does not compile: the call consumes the handle, which must be an rvalue.
     template <class Refused = void> void join() & {
         static_assert(!std::is_void_v<Refused>,
                       "bide: write std::move(handle).join(): it consumes the handle");
     }
 
-    /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
-    /// early, by a time-out or a stop, the task is detached.
-    /// Returns: the operation. If join() returns a reference, the value of the operation is a
+    /// Returns an operation that waits as join() does, for a coroutine. The handle moves into the
+    /// operation. If the wait ends early, by a time-out or a stop, the task is detached.
+    /// Returns: an operation with the value of join(). In the place of a reference, the value is a
     /// std::reference_wrapper.
     /// Throws: as join(), when awaited. If the caller is the task itself, throws in this call.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
@@ -62,12 +62,12 @@ public:
         refuse_itself(held());
         return {joining{*cell_.release()}};
     }
-    /// Refuses: the handle is consumed.
+    /// Does not compile: the call consumes the handle, which must be an rvalue.
     template <class Refused = void> void async_join() & {
         static_assert(!std::is_void_v<Refused>,
                       "bide: write std::move(handle).async_join(): it consumes the handle");
     }
-    /// Refuses: the awaited operation is that of async_join().
+    /// Does not compile: a handle is not awaitable, but the operation of async_join() is.
     template <class Refused = void> void operator co_await() const {
         static_assert(!std::is_void_v<Refused>,
                       "bide: write co_await std::move(handle).async_join()");
@@ -75,11 +75,11 @@ public:
 
     /// Requests that the task ends, and returns without waiting for that.
     ///
-    /// If the task waits, this wait is stopped; otherwise the next wait of the task is stopped. A
+    /// If the task waits, this wait is stopped. If it does not wait, its next wait is stopped. A
     /// stopped wait returns errc::stopped or throws stopped_error. Each later operation that would
     /// have to wait is stopped, too. Of the operations that complete immediately, one in 128 is
-    /// stopped. The task decides how it reacts. While the task has a shield, no operation is
-    /// stopped. The task reads the reason by this_task::cancel_reason().
+    /// stopped. The task may catch the error and continue. While the task has a shield, no
+    /// operation is stopped. The task reads the reason by this_task::cancel_reason().
     /// Returns: false if the task has ended.
     /// Requires: `why` is not cancel_reason::none.
     bool cancel(cancel_reason why = cancel_reason::requested) noexcept {
@@ -89,9 +89,9 @@ public:
     /// Returns true if the task has ended.
     bool done() const noexcept { return held().is_complete(); }
 
-    /// Gives up the outcome. The task goes on.
+    /// Gives up the outcome. The task continues.
     void detach() && noexcept { const join_handle dropped(std::move(*this)); }
-    /// Refuses: the handle is consumed.
+    /// Does not compile: the call consumes the handle, which must be an rvalue.
     template <class Refused = void> void detach() & {
         static_assert(!std::is_void_v<Refused>,
                       "bide: write std::move(handle).detach(): it consumes the handle");

@@ -3,8 +3,8 @@
 #define BIDE_TASK_LAZY_HPP
 
 /// \file
-/// One-time initialisation by a function or a coroutine: the class lazy, a value with its
-/// initialisation function, and functions for once_flag and once_cell (sync/once.hpp).
+/// One-time initialisation by a function or a coroutine: the class lazy, and functions for
+/// once_flag and once_cell (sync/once.hpp).
 
 #include <bide/sync/once.hpp>
 #include <bide/task/task.hpp>
@@ -18,14 +18,14 @@ template <class T> struct result_of_task {
 template <class T> struct result_of_task<task<T>> {
     using type = T;
 };
-// The type of the value that f() makes, after its task was awaited if it returns a task.
+// The type of the value that f() makes. If f() returns a task, the type of the task's value.
 template <class F> using initialised_by = typename result_of_task<std::invoke_result_t<F&>>::type;
 
 } // namespace detail
 
 /// If the flag is not set, calls f() and sets the flag. If f() returns a task, awaits the task
 /// before it sets the flag.
-/// Returns: a task that ends when the flag is set.
+/// Returns: a task that ends after the flag was set.
 /// Throws: when it is awaited: what f throws. After an exception or a cancellation, the next caller
 /// calls its function.
 template <class F> task<void> async_call_once(once_flag& flag, F f) {
@@ -40,8 +40,8 @@ template <class F> task<void> async_call_once(once_flag& flag, F f) {
     }
 }
 
-/// Returns the value of the cell. If there is none, makes it by f(). If f() returns a task, awaits
-/// the task.
+/// Returns the value of the cell. If the cell is empty, stores the result of f() first. If f()
+/// returns a task, awaits the task and stores its value.
 /// Returns: a task; its value is the value of the cell.
 /// Throws: as async_call_once().
 template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) {
@@ -84,7 +84,7 @@ public:
     lazy(const lazy&) = delete;
     lazy& operator=(const lazy&) = delete;
 
-    /// Returns the value; nullptr if it was not made yet. It is one load.
+    /// Returns the address of the value, or nullptr if it was not made yet. Costs one load.
     T* get_if() noexcept { return cell_.get(); }
     /// \overload
     const T* get_if() const noexcept { return cell_.get(); }
@@ -103,7 +103,7 @@ public:
         });
     }
 
-    /// Makes the value as get() does, for a coroutine.
+    /// Returns the value as get() does, for a coroutine.
     /// Returns: a task; its value is a reference to the value.
     /// Throws: when the task is awaited, what the function throws.
     task<T&> async_get() {
@@ -115,7 +115,7 @@ private:
     F make_;
 };
 
-/// The type of the value is what the function initialises.
+/// Deduces the type of the value from the function.
 template <class F> explicit lazy(F) -> lazy<detail::initialised_by<F>, F>;
 
 }} // namespace bide::BIDE_ABI

@@ -11,8 +11,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The lock of one mutex, with its type erased, until the lock_set takes it over. If the coroutine
-// is destroyed before it resumes, the mutex is unlocked.
+// Owns the lock of a mutex of any type until the lock_set takes the lock over. If the coroutine is
+// destroyed before that, unlocks the mutex.
 using locked_one = std::unique_ptr<void, void (*)(void*) noexcept>;
 
 // The wait for the next mutex of the set. The wait has the same type for every mutex.
@@ -41,10 +41,10 @@ task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M
 
 } // namespace detail
 
-/// Locks the mutexes in the order of their addresses, as scoped_lock does, for a coroutine. It
-/// waits in the queue of each mutex.
-/// Returns: a task; its value is the lock. Each wait is that of async_lock(). So if the task is
-/// cancelled, it ends with stopped_error, and no mutex is locked.
+/// Locks the mutexes in the order of their addresses, as scoped_lock does, for a coroutine. Waits
+/// in the queue of each mutex.
+/// Returns: a task; its value is the lock. If the task is cancelled while it waits, it throws
+/// stopped_error, and locks no mutex.
 /// Throws: when it is awaited: std::invalid_argument if a mutex is in the list twice.
 template <detail::lockable... M> task<scoped_lock<M...>> async_lock_all(M&... mutexes) {
     auto locked = co_await detail::lock_all(deadline::never(), std::stop_token(), mutexes...);
@@ -59,8 +59,8 @@ task<result<scoped_lock<M...>>> async_lock_all(std::stop_token stop, M&... mutex
     return detail::lock_all(deadline::never(), std::move(stop), mutexes...);
 }
 
-/// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if it cannot lock all
-/// within `duration` after this call.
+/// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if `duration` has passed
+/// first.
 /// Returns: a task; its value is the lock, or errc::timeout.
 template <class R, class P, detail::lockable... M>
 task<result<scoped_lock<M...>>> async_lock_all(const std::chrono::duration<R, P>& duration,

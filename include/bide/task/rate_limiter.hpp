@@ -5,14 +5,14 @@
 /// \file
 /// Limits the rate of operations: a token bucket for threads and coroutines.
 //
-// This is the virtual scheduling algorithm of ITU-T I.371. Its theoretical arrival time is replaced
-// by a count, so that no rate is rounded: one word counts the parts of tokens that are spent.
+// This is the virtual scheduling algorithm of ITU-T I.371. In the place of its theoretical arrival
+// time, one word counts the parts of tokens that are spent. So no rate is rounded.
 //
 // A token consists of parts. The parts come one after the other: `n` parts in each period, the k-th
 // one at the time ceil(k * period / n) after the start. The bucket holds at most `burst` parts and
-// is full at the start. Let come(t) be the number of parts that have come until t. Then come(t) +
-// burst - spent parts are in the bucket. If that is more than `burst`, the bucket has overflowed:
-// `spent` then counts as come(t).
+// is full at the start. Let come(t) be the number of parts that have come until t. Then the bucket
+// contains come(t) + burst - spent parts. If that is more than `burst`, the bucket has overflowed,
+// and come(t) replaces `spent`.
 //
 // To take c parts at the time t is one CAS:
 //
@@ -20,18 +20,17 @@
 //
 // These parts are in the bucket when come(t) + burst >= spent. If that time is in the future, the
 // parts are reserved. Each CAS increases the word by the parts that it takes, so no token is taken
-// twice. The times of reservations are in the order of the CASes. If the word would overflow, the
-// parts never come.
+// twice. A later CAS never gets an earlier time. If the word would overflow, the parts never come.
 //
-// Why there are parts: whole tokens would come at fixed times, and a full bucket would overflow at
-// these times. If a token were taken just before such a time, it would be replaced at once. With a
-// burst of one, two acquisitions would then follow each other without an interval.
+// Why there are parts: whole tokens would come at fixed times. If a token were taken from a full
+// bucket just before such a time, the next token would come at once. With a burst of one, two
+// acquisitions would then follow each other without an interval.
 //
-// A reservation is returned by a CAS that restores the previous word. The CAS succeeds if no later
-// reservation was made. If there is a later reservation, its time cannot change any more. A
-// returned token that came before that time would let the next caller overtake the later
-// reservation. A returned token that came exactly at that time would exceed the rate. So the
-// returned tokens are lost.
+// A reservation is cancelled by a CAS that restores the previous word. The CAS succeeds if no later
+// reservation was made. If there is a later reservation, the tokens are lost, because the time of
+// the later reservation cannot change any more. If the tokens came before that time, the next
+// caller could overtake the later reservation. If they came at that time, the rate would be
+// exceeded.
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
@@ -46,10 +45,10 @@ template <class Platform> class basic_token_count {
 public:
     using count = std::uint64_t;
 
-    // Tokens that were taken by one call, counted in parts.
+    // The tokens that one call has taken, counted in parts.
     struct taken {
         count from = 0;
-        count to = 0; // `from` if none were taken
+        count to = 0; // equal to `from` if no tokens were taken
         std::int64_t ready = 0;
 
         explicit operator bool() const noexcept { return to != from; }
@@ -62,8 +61,7 @@ public:
           n_(reduced(tokens, period) * static_cast<std::int64_t>(parts_)),
           period_(reduced(period, tokens)), burst_(static_cast<count>(burst) * parts_) {}
 
-    // True if at most one token comes in a nanosecond, and the product of both numbers does not
-    // overflow.
+    // True if at most one token comes in a nanosecond, and n * period does not overflow.
     static constexpr bool is_valid(std::int64_t n, std::int64_t period) noexcept {
         return n > 0 && n <= period && period <= never / n;
     }
@@ -84,7 +82,7 @@ public:
             if (ready > latest) {
                 return {};
             }
-            // Order: relaxed; as above.
+            // Order: relaxed; the word carries no other data.
             if (spent_.compare_exchange_weak(seen, to, std::memory_order_relaxed,
                                              std::memory_order_relaxed)) {
                 return {from, to, ready};
@@ -92,17 +90,18 @@ public:
         }
     }
 
-    // Returns tokens to the bucket. If later tokens were taken, the tokens are lost: returns false.
+    // Returns tokens to the bucket. If later tokens were taken, the tokens are lost, and the result
+    // is false.
     bool give_back(const taken& some) noexcept {
         count seen = some.to;
-        // Order: relaxed; as in take().
+        // Order: relaxed; the word carries no other data.
         return spent_.compare_exchange_strong(seen, some.from, std::memory_order_relaxed,
                                               std::memory_order_relaxed);
     }
 
     count available(std::int64_t now) const noexcept {
         const count come = come_until(now);
-        // Order: relaxed; as in take().
+        // Order: relaxed; the word carries no other data.
         const count spent = spent_.load(std::memory_order_relaxed);
         const count there = spent <= come           ? burst_
                             : come + burst_ > spent ? come + burst_ - spent
@@ -162,13 +161,13 @@ private:
 /// tokens are acquired. No rate is rounded. The times are exact to 2 ns, or to period * period /
 /// 2^62 ns if that is more. A period that is no whole number of nanoseconds is rounded up.
 ///
-/// With a burst of 1 it is a leaky bucket: one acquisition after the other, one interval apart.
+/// With a burst of 1 it is a leaky bucket: acquisitions are at least one interval apart.
 ///
 /// Waiters get their tokens in the order of their calls. An acquisition reserves its tokens at
-/// once, and then waits for their time. If it gives up, its tokens are returned if no later
-/// acquisition has reserved tokens meanwhile. Otherwise the later acquisitions keep their times,
-/// and the tokens are lost. An acquisition with a time limit reserves no tokens that come after its
-/// limit.
+/// once, and then waits for their time. If the acquisition gives up, its tokens go back to the
+/// bucket. But if a later acquisition has reserved tokens meanwhile, that one keeps its time, and
+/// the returned tokens are lost. An acquisition with a time limit reserves no tokens that come
+/// after its limit.
 ///
 /// A number of tokens that is below 1 or above the burst is invalid: a throwing function throws
 /// std::invalid_argument, try_acquire() returns false.
@@ -199,8 +198,8 @@ public:
         return is_valid(n) && tokens_.take(at, static_cast<std::uint64_t>(n), at);
     }
 
-    /// Acquires n tokens as acquire() does, if the time of the tokens comes within `duration`.
-    /// Otherwise returns at once.
+    /// Acquires n tokens as acquire() does, if their time comes within `duration`. If it does not,
+    /// returns false at once.
     /// Returns: true if they were acquired.
     template <class R, class P>
     [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& duration,
@@ -247,11 +246,11 @@ public:
             return *this;
         }
 
-        /// Returns the time of the tokens, which may have passed.
+        /// Returns the time at which the tokens come. That time may have passed.
         std::chrono::steady_clock::time_point ready_at() const noexcept { return at(some_.ready); }
-        /// Returns the tokens. A second call has no effect.
-        /// Returns: true if the tokens are back in the bucket. False if they are lost because other
-        /// tokens were taken later. A second call returns false.
+        /// Gives the tokens back to the bucket. A second call has no effect.
+        /// Returns: true if the tokens are back in the bucket. False if they are lost, because
+        /// other tokens were taken later. A second call returns false.
         bool cancel() noexcept {
             const tokens::taken mine = exchange_none();
             return mine && of_->tokens_.give_back(mine);
@@ -262,7 +261,7 @@ public:
         friend rate_limiter;
         reservation(rate_limiter& of, tokens::taken some) noexcept : of_(&of), some_(some) {}
 
-        // Returns the tokens, and empties this reservation. ready_at() stays the same.
+        // Empties this reservation, and returns what it contained. ready_at() stays the same.
         tokens::taken exchange_none() noexcept {
             const tokens::taken had = some_;
             some_.to = some_.from;
@@ -328,7 +327,7 @@ private:
         return static_cast<bool>(some);
     }
 
-    // Gives the tokens of a coroutine back, unless they were taken over when their time came.
+    // The reservation of a waiting coroutine. If the wait ends early, gives the tokens back.
     struct claim : reservation {
         using reservation::reservation;
         ~claim() { cancel(); }
@@ -337,7 +336,7 @@ private:
     template <class = void> task<> wait(std::uint64_t n) {
         const deadline limit = this_task::deadline();
         claim one(*this, tokens_.take(now(), n, limit.steady_ns()));
-        if (!one.some_) { // cancelled here, unless it is shielded
+        if (!one.some_) { // the deadline stops this wait, unless the task has a shield
             co_await detail::sleep_until(limit);
             one.some_ = tokens_.take(now(), n, never);
         }

@@ -21,8 +21,8 @@ struct retry_policy {
     /// If true, each wait is random, uniform between zero and its longest time. If false, each wait
     /// takes its longest time.
     bool jitter = true;
-    /// The seed of the random waits: equal seeds lead to equal waits. Zero stands for a seed that
-    /// differs from call to call.
+    /// The seed of the random waits: equal seeds lead to equal waits. If it is zero, each call uses
+    /// another seed.
     std::uint64_t seed = 0;
 };
 
@@ -97,7 +97,7 @@ struct always {
     template <class Failure> bool operator()(const Failure&) const noexcept { return true; }
 };
 
-// Returns true if the value of an attempt is an error that `again` accepts.
+// Returns true if the outcome of an attempt is an error that `again` accepts.
 template <class T, class Again> bool is_worth_retry(const T& value, Again& again) {
     if constexpr (is_result<T>) {
         using error = std::remove_cvref_t<decltype(value.error())>;
@@ -114,7 +114,8 @@ template <class Again> bool is_worth_retry(const std::exception_ptr& error, Agai
     return false;
 }
 
-// Returns true if the running task is not cancelled and its deadline comes after this wait.
+// Returns true if the running task is not cancelled and its deadline comes after a wait of
+// `duration`.
 inline bool can_wait(std::chrono::nanoseconds duration) noexcept {
     const bide::deadline limit = this_task::deadline();
     return !this_task::is_cancelled() &&
@@ -152,13 +153,13 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
 /// Awaits the task that `make_task()` returns. If the task fails, makes and awaits another one,
 /// until a task does not fail or the policy allows no more attempts.
 ///
-/// A failure is an exception that again(std::exception_ptr) accepts, or a result<T, E> without a
-/// value whose error again(E) accepts. Without `again`, every exception and every error is a
-/// failure. Any other outcome ends the retry.
+/// A failure is an exception for which again(std::exception_ptr) returns true, or a result<T, E>
+/// with an error for which again(E) returns true. Without `again`, every exception and every error
+/// is a failure. Any other outcome ends the retry.
 ///
 /// There is no further attempt if the awaiting task is cancelled, or if its deadline
-/// (this_task::deadline()) comes before the wait would be over. The outcome is then that of the
-/// last attempt, and retry() returns without that wait.
+/// (this_task::deadline()) comes before the end of the next wait. In that case, retry() does not
+/// wait, and its outcome is that of the last attempt.
 /// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the
 /// last attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is
 /// stopped.

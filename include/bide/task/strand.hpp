@@ -3,8 +3,8 @@
 #define BIDE_TASK_STRAND_HPP
 
 /// \file
-/// A serial executor over another executor: its tasks never overlap. So objects that only its tasks
-/// use need no lock.
+/// A serial executor over another executor. The tasks of a strand never overlap. So objects that
+/// only these tasks use need no lock.
 
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -21,21 +21,21 @@ namespace detail {
 //   posted    the newest posted runnable; the older ones follow by `next`, down to `bottom_` or to
 //             nullptr. There is a runner, or the poster of the oldest one starts it.
 //
-// A post puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
-// starts a runner; no other poster does. The runner exchanges the word for the address of
-// `bottom_`, and reverses the list that it got: first in, first out. When the runner has run that
-// list, it changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
-// meanwhile. Their posters have started no runner, so the runner takes the new list, too. So no
-// runnable is left without a runner, and there is at most one runner.
+// A poster puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
+// starts a runner. The runner exchanges the word for the address of `bottom_`, and reverses the
+// list that it got: first in, first out. When the runner has run that list, it changes the word
+// from running to idle by a CAS. If the CAS fails, runnables were posted meanwhile. Their posters
+// have started no runner, so the runner takes the new list, too. So no runnable is left without a
+// runner, and there is at most one runner.
 //
 // The CAS to idle is the last access of a runner. The poster that replaced idle starts the next
 // runner, so the next runner sees everything that the previous runner did [strand.hand_over].
 template <class Platform> class basic_serial_queue {
 public:
-    // Posts a runnable. Returns true if the caller must start the runner. If it returns false, this
-    // was the last access of the caller.
+    // Posts a runnable. Returns true if the caller must start the runner. If the result is false,
+    // this was the last access of the caller.
     bool push(runnable& r) noexcept {
-        // Order: relaxed; the CAS orders.
+        // Order: relaxed; the CAS acquires and releases.
         runnable* seen = newest_.load(std::memory_order_relaxed);
         do {
             r.next = seen;
@@ -47,8 +47,8 @@ public:
         return seen == nullptr;
     }
 
-    // Called by the runner. Returns false if nothing is queued. Then the caller is no longer the
-    // runner, and this was its last access.
+    // Called by the runner. Returns false if nothing is queued. In that case, the caller is no
+    // longer the runner, and this was its last access.
     bool has_next() noexcept { return oldest_ != nullptr || take(); }
 
     // Called by the runner: takes the oldest runnable. Requires: has_next() has returned true.
@@ -93,8 +93,8 @@ private:
 /// another executor. It has no thread of its own, and does not allocate. Each runnable sees the
 /// effects of all earlier ones.
 ///
-/// After 64 runnables, the strand posts itself to the other executor again. So jobs that are queued
-/// there run in between. A runnable that blocks its thread blocks the strand.
+/// After 64 runnables, the strand posts itself to the other executor again, so that other jobs of
+/// that executor run in between. A runnable that blocks its thread blocks the strand.
 ///
 /// A task that awaits schedule() runs on the strand until its next wait. A task that is passed to
 /// run() runs completely on the strand. While a task waits, other tasks of the strand run.
@@ -112,16 +112,16 @@ public:
     strand& operator=(const strand&) = delete;
 
     /// Waits until the thread that ran the last runnable has left the strand.
-    /// Requires: everything that was posted has run. Otherwise terminates with a message if the
-    /// caller runs on the strand, or if a task of run() has neither ended nor was destroyed. To end
-    /// the tasks in time, declare their task_group after the strand, or call scheduler::shutdown().
+    /// Requires: everything that was posted has run. Each task of run() has ended or was destroyed,
+    /// and the caller does not run on the strand; terminates with a message otherwise. To end the
+    /// tasks in time, declare their task_group after the strand, or call scheduler::shutdown().
     ~strand() {
         if (is_here()) {
             detail::fatal("strand", this, "destroyed by what runs on it");
         }
         if (auto* const simulated = detail::simulated_machine::here();
             simulated != nullptr && !queue_.is_idle()) {
-            // No other thread takes part, so this thread runs the posted runnables.
+            // A simulation has no other thread, so this thread runs the posted runnables.
             simulated->sleep(
                 [](const void* self) noexcept {
                     return static_cast<const strand*>(self)->queue_.is_idle();
@@ -167,14 +167,14 @@ private:
         return native_platform::local<here>().now;
     }
 
-    // Posts the strand again only if a runnable is queued. An unneeded post would keep the strand
-    // busy. The destructor would wait for the end of that post; on the only thread of `where_`, it
-    // would wait forever.
+    // Runs queued runnables. Posts the strand again only if a runnable is left. The destructor
+    // waits until a post has run. On the only thread of `where_`, it would wait forever for an
+    // unneeded post.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;
-        for (unsigned left = most; queue_.has_next();
-             --left) { // else another runner may have started
+        // When has_next() has returned false, another runner may have started.
+        for (unsigned left = most; queue_.has_next(); --left) {
             if (left == 0) {
                 current() = outer;
                 where.post(run_);

@@ -61,7 +61,7 @@ private:
 };
 
 // The outcome of a coroutine or a function: a value or an exception. A reference is stored as a
-// pointer. The promise of a task is one, too.
+// pointer. The promise of a task derives from this class.
 template <class T> class kept_outcome : public kept_failure {
     using stored = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
 
@@ -89,7 +89,7 @@ public:
         guard([&] { return_value(std::forward<F>(function)()); });
     }
 
-    // Moves the outcome out of another object. If the move of the value throws, that exception is
+    // Takes over the outcome of another object. If the move of the value throws, that exception is
     // the outcome.
     void keep(kept_outcome& from) noexcept {
         error() = std::move(from.error());
@@ -140,7 +140,7 @@ private:
     bool has_value_ = false;
 };
 
-// The outcome of a task of any type, without the value.
+// The outcome without a value: an exception, or none. keep() takes over the outcome of any type.
 template <> class kept_outcome<void> : public kept_failure {
 public:
     template <class F> void compute(F&& function) noexcept { guard(std::forward<F>(function)); }
@@ -174,11 +174,11 @@ public:
         return std::exchange(executor_, to);
     }
 
-    // The number of the tag of a spawned task. Requires, for both: the task has not begun.
+    // Sets or returns the number of the task's tag. Requires, for both: the task has not begun.
     void set_tag(std::uint8_t tag) noexcept { tag_ = tag; }
     std::uint8_t tag() const noexcept { return tag_; }
 
-    // Makes this the first coroutine of a chain, which no coroutine awaits.
+    // Makes this coroutine the first one of a chain. No coroutine awaits it.
     void begin(basic_task_context<native_platform>& context, executor_ref where) noexcept {
         context_ = &context;
         executor_ = where;
@@ -187,10 +187,10 @@ public:
 private:
     template <class> friend class bide::task;
 
-    std::coroutine_handle<> parent_; // the awaiting coroutine; if empty, the context gets the end
+    std::coroutine_handle<> parent_; // the awaiting coroutine; empty in the first one of a chain
 };
 
-// Returns the promise of the task that awaits it.
+// An awaitable whose value is the promise of the awaiting task. It does not suspend the task.
 class this_promise {
 public:
     this_promise() noexcept {}
@@ -294,10 +294,10 @@ private:
 
 /// A coroutine that starts when it is awaited. It can be moved, and awaited once, as an rvalue.
 ///
-/// If an awaited task is destroyed before its end, its frame is destroyed. The operation that it
-/// waits for is cancelled, and permits or items that the operation was granted are given back. If
-/// tasks await each other, the innermost one is destroyed first, on a bounded stack. No other
-/// thread may be about to resume a destroyed task (core/async_op.hpp).
+/// An awaited task may be destroyed before its end. The operation that it waits for is then
+/// cancelled, and permits or items that the operation was granted are given back. In a chain of
+/// tasks, the innermost one is destroyed first, on a bounded stack. Requires: no other thread is
+/// about to resume the destroyed task (core/async_op.hpp).
 ///
 /// If the body of a task<T> ends without co_return, and T is not void, the task has no value. If
 /// the value is then requested, the program terminates with a message. In the C++ standard, such an
@@ -348,8 +348,9 @@ public:
         return std::move(*this);
     }
 
-    /// Deleted: only operations have this function, and it limits one wait. To limit a task with
-    /// all its waits, use bide::with_timeout() or bide::with_deadline() (task/with_deadline.hpp).
+    /// Does not compile: only operations have with_timeout(), which limits one wait. To limit a
+    /// task with all its waits, use bide::with_timeout() or bide::with_deadline()
+    /// (task/with_deadline.hpp).
     template <class... Time> task with_timeout(const Time&... /*duration*/) && {
         static_assert(
             (std::is_void_v<Time> && ...),
@@ -414,7 +415,7 @@ public:
     };
     /// Starts the task and waits for its end.
     awaiter operator co_await() && noexcept { return awaiter(std::move(*this)); }
-    /// Refuses: a task is awaited once, as an rvalue.
+    /// Does not compile: a task is awaited once, as an rvalue.
     template <class Refused = void> void operator co_await() & {
         static_assert(!std::is_void_v<Refused>,
                       "bide: a task is awaited once: write co_await std::move(task)");

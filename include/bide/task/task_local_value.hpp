@@ -3,9 +3,9 @@
 #define BIDE_TASK_TASK_LOCAL_VALUE_HPP
 
 /// \file
-/// Values for a task, its children and the functions that they call. They are read without
-/// parameters. Examples are the number of a request and the name of a user. They are like the
-/// scoped values of Java (JEP 506).
+/// Values that a task, its children and the functions that they call can read, such as the number
+/// of a request or the name of a user. The values need not be passed as parameters. They are like
+/// the scoped values of Java (JEP 506).
 ///
 /// A value has a scope, which is a task. Everything that this task awaits is in the scope: its
 /// coroutines, the children of when_all() and when_any(), and the members of a task_group or a
@@ -13,12 +13,12 @@
 /// the last access. The value does not change, so several threads may read it.
 ///
 /// A task that is spawned on a scheduler is in no scope, because it may outlive every scope, and a
-/// reference count would make each spawn slower. To pass a value on, spawn a scope:
+/// reference count would make each spawn slower. To pass a value to a spawned task, spawn a scope:
 /// `s.spawn(with_value(key, *key.get(), work()))`.
 ///
-/// A function that another thread runs for the task is in no scope either: a function of
-/// spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run. Read
-/// the value before such a call, and capture it.
+/// A function that another thread runs for the task is in no scope either. Examples are a function
+/// of spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run.
+/// Read the value before such a call, and capture it.
 //
 // A scope is the only child of a when_state, as the task of with_deadline() is. The binding of key
 // and value lies in the frame of with_value(). A task without values has no memory for them: its
@@ -46,7 +46,8 @@ public:
     task_local_value(const task_local_value&) = delete;
     task_local_value& operator=(const task_local_value&) = delete;
 
-    /// Returns the value of this key in the innermost scope around the running task that has one.
+    /// Finds the innermost scope around the running task that has a value of this key. Returns the
+    /// address of that value.
     ///
     /// The running task is found through the thread that runs it, as in the functions of this_task
     /// (task/this_task.hpp).
@@ -72,7 +73,8 @@ public:
         binding_.value = its_value;
     }
     ~scope_child() override {
-        // Order: relaxed; the program orders the end of a group before the end of the scope.
+        // Order: relaxed; the end of each group happens before the end of the scope, if the program
+        // is correct.
         if (binding_.uses.load(std::memory_order_relaxed) != 0) {
             fatal("task_local_value", binding_.key,
                   "had a scope that ended before a task_group or join_set that was made in it");

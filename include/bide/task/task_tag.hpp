@@ -30,7 +30,7 @@ struct tag_access;
 /// spawner.
 class task_tag {
 public:
-    /// Constructs an empty object, which is no tag.
+    /// Constructs an empty object: no tag.
     constexpr task_tag() noexcept = default;
 
     /// Makes the tag of a text, or finds the tag of an equal text. It compares the text with the
@@ -40,10 +40,10 @@ public:
     /// Thread safety: any thread may call it.
     explicit task_tag(const char* text);
 
-    /// Returns the text, or nullptr if this is no tag.
+    /// Returns the text, or nullptr if this object is empty.
     const char* text() const noexcept;
 
-    /// Returns true if this is a tag.
+    /// Returns true if this object is not empty.
     constexpr explicit operator bool() const noexcept { return number_ != 0; }
 
     /// Compares tags.
@@ -59,8 +59,8 @@ private:
 
 namespace detail {
 
-// The texts of all tags, indexed by the numbers of the tags. Texts are only added, each in the
-// first free place. So a caller that reaches a free place has seen all texts before it.
+// The texts of all tags. The tag in place i has the number i + 1. Texts are only added, each in the
+// first free place. So a caller that reaches a free place has compared all texts before it.
 template <class Platform, std::size_t Size = 255> class BIDE_SHARED basic_tag_table {
 public:
     // Returns the number of a text, from 1 on. Returns 0 if the table is full of other texts.

@@ -3,13 +3,13 @@
 #define BIDE_TASK_THIS_TASK_HPP
 
 /// \file
-/// Functions for the running task: yield, cancellation, shields. Also waits for a time, which any
-/// coroutine may use.
+/// Functions for the running task: yield, cancellation, shields. The waits for a time are for any
+/// coroutine.
 ///
 /// These functions find the running task through the thread that runs it. A task may await a
-/// coroutine of another library. If that coroutine waits, the thread that resumes it does not know
-/// the running task until the task itself waits again. So construct a shield, and get the stop
-/// token, before such an await.
+/// coroutine of another library. After that coroutine has waited, these functions do not find the
+/// task until the task itself waits again. So construct a shield, and get the stop token, before
+/// such an await.
 
 #include <bide/core/async_op.hpp>
 #include <bide/task/detail/task_control.hpp>
@@ -27,8 +27,8 @@ inline task_control* running_task() noexcept {
 
 // ---- Waits that stand in no queue
 
-// The operation of a wait for a time (core/wait_ops.hpp). It ends at its time, by a stop, or by a
-// time limit of the caller.
+// The operation of a wait for a time (core/wait_ops.hpp). The wait ends at that time, by a stop, or
+// by a time limit of the caller.
 struct time_wait {
     std::int64_t at;                      // ns of the clock
     deadline::clock_function other_clock; // nullptr: the steady clock
@@ -52,7 +52,7 @@ struct time_wait {
         return is_over(what) ? result<void>() : unexpected{errc_of(what)};
     }
 
-    // Returns true if the wait ended at its own time, or if that time has passed meanwhile.
+    // Returns true if the wait was granted, or if it timed out but its time has passed meanwhile.
     bool is_over(wait_status what) const noexcept {
         return what == wait_status::granted || (what == wait_status::timed_out && has_passed());
     }
@@ -78,8 +78,8 @@ namespace this_task {
 /// stopped.
 inline async_op<void> yield() noexcept { return {detail::yielding()}; }
 
-/// Waits for the given time, or longer. Zero and negative times complete immediately. A time beyond
-/// the range of the clock never ends.
+/// Waits for the given time, or longer. A zero or negative duration completes immediately. A wait
+/// beyond the range of the clock never ends.
 /// Cancellation: the wait is stopped.
 template <class R, class P>
 async_op<void> sleep_for(const std::chrono::duration<R, P>& duration) noexcept {
@@ -99,7 +99,7 @@ inline bool is_cancelled() noexcept {
     return task != nullptr && task->is_cancelled();
 }
 
-/// Returns why the running task is cancelled. Returns none if the task is not cancelled or is
+/// Returns why the running task is cancelled. Returns none if the task is not cancelled, if it is
 /// shielded, or if no task runs.
 inline bide::cancel_reason cancel_reason() noexcept {
     auto* const task = detail::running_task();
@@ -115,10 +115,10 @@ inline bide::deadline deadline() noexcept {
     return limit_of(worker_local<native_platform>::get().running);
 }
 
-/// Sets the name of the running task in dumps and traces, in the place of task::named(). A child of
-/// when_all() or when_any() shares the name of its parent, so a call in the child renames the
-/// parent, too. For a function that is spawned, this is the only way to set a name. The current run
-/// is traced with the new name. If no task runs, does nothing.
+/// Sets the name of the running task in dumps and traces. Replaces the name of task::named(). A
+/// child of when_all() or when_any() shares the name of its parent, so a call in the child renames
+/// the parent, too. For a function that is spawned, this is the only way to set a name. The current
+/// run is traced with the new name. If no task runs, does nothing.
 /// Requires: the text outlives the scheduler and its trace, as a literal does; it is not copied.
 inline void set_name(const char* name) noexcept {
     auto& here = worker_local<native_platform>::get();
@@ -136,9 +136,9 @@ inline const char* name() noexcept {
     return task != nullptr ? task->name() : nullptr;
 }
 
-/// Sets the tag of the running task in dumps and traces, as set_name() sets its name; `{}` takes
-/// the tag away. The members of a group or a set that the task makes afterwards have the tag, too.
-/// If no task runs, does nothing.
+/// Sets the tag of the running task in dumps and traces. set_tag({}) removes the tag. A child of
+/// when_all() or when_any() shares the tag of its parent. The members of a group or a set that the
+/// task makes afterwards have the tag, too. If no task runs, does nothing.
 inline void set_tag(task_tag tag) noexcept {
     auto& here = worker_local<native_platform>::get();
     if (here.running != nullptr) {
@@ -150,7 +150,8 @@ inline void set_tag(task_tag tag) noexcept {
     }
 }
 
-/// Returns the tag of the running task; no tag if it has none, or if no task runs.
+/// Returns the tag of the running task. The result is empty if the task has no tag, or if no task
+/// runs.
 inline task_tag tag() noexcept {
     return detail::tag_access::of(tag_of(worker_local<native_platform>::get().running));
 }

@@ -6,9 +6,8 @@
 /// Runs a task with a deadline, which also holds for the tasks that it awaits and for its children.
 ///
 /// When the deadline has passed, the task is cancelled, with the reason cancel_reason::timeout. Its
-/// current wait, or its next one, is stopped. The task decides how it reacts, and the await
-/// continues when the task has ended. So a task that neither waits nor calls
-/// this_task::is_cancelled() runs to its end.
+/// current wait, or its next one, is stopped. The await continues when the task has ended. So a
+/// task that neither waits nor calls this_task::is_cancelled() runs to its end.
 ///
 /// Deadlines nest, and the earliest one counts: this_task::deadline() returns it. A shield of the
 /// task delays the time-out, as it delays every cancellation.
@@ -21,9 +20,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The only child of a when_state, and the timer of its deadline. This object is destroyed before
-// the frames of the child, because the parent does not list these frames among those that it
-// awaits. So the timer never cancels a task that is being destroyed.
+// The only child of a when_state, and the timer of its deadline. If the parent is destroyed, the
+// destructor of this object first cancels the timer, and then destroys the frames of the child,
+// which are not in the parent's list of awaited frames. So the timer never cancels a task that is
+// being destroyed.
 template <task_source S> class timed_child final : public task_child<S> {
     using platform = native_platform;
 
@@ -35,8 +35,8 @@ public:
     // If the timer fires at this moment, waits until it has fired.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
-    // Arms the timer. If the parent is a task of this worker's scheduler, the scheduler takes the
-    // timer, because the scheduler ends after the task.
+    // Arms the timer. If the parent is a task of this worker's scheduler, which outlives the task,
+    // the scheduler takes the timer. If not, bide's service takes the timer.
     void arm(const task_promise_base& parent) noexcept {
         const auto& here = worker_local<platform>::get();
         if (timer_.when.is_never()) {
@@ -55,7 +55,7 @@ public:
 
     // Returns the outcome of the child. The timer may still fire; that has no effect, because the
     // child has ended.
-    // Throws: the exception of the child, if it was not ended by its deadline.
+    // Throws: the exception of the child, unless the deadline has ended the child.
     // Requires: the child has ended.
     template <class R> R result() {
         if (this->reason() == cancel_reason::timeout && this->is_stopped()) {
@@ -76,7 +76,7 @@ private:
                                                                                : outer;
     }
 
-    // Coroutines without an executor do not resume on the thread that fires timers.
+    // Keeps coroutines without an executor from resuming on the thread that fires timers.
     static void on_timeout(void* self) noexcept {
         const wake_scope<platform> away(&service_executor<platform>);
         static_cast<timed_child*>(self)->cancel(cancel_reason::timeout);
@@ -100,13 +100,13 @@ task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline unti
 } // namespace detail
 
 /// Runs a task, or the task that a callable returns, and cancels it when the deadline has passed.
-/// If the deadline has passed before the task starts, its first wait is stopped. Its first
-/// operation may be stopped even if that operation need not wait.
-/// Returns: a task whose value is a result. It contains the value of the task, even if the task
-/// ended late; or errc::timeout, if the deadline has stopped the task and the task ended by
-/// stopped_error. If the value is a result itself, that result is returned and not wrapped again.
-/// So a task with two deadlines has one result, as a wait with two time limits has. If the inner
-/// deadline ended the task, both report errc::timeout.
+/// If the deadline has passed before the task starts, the first wait of the task is stopped. Even
+/// if the first operation need not wait, it may be stopped.
+/// Returns: a task whose value is a result. The result contains the value of `work`, even if `work`
+/// ended late. If the deadline has cancelled `work` and `work` ended by stopped_error, the result
+/// is errc::timeout. If the value of `work` is itself a result, that result is not wrapped again.
+/// So if with_deadline() calls nest, there is one result. If the inner deadline ended the task,
+/// that result is errc::timeout.
 /// Throws: in this call, std::system_error, if the service threads of bide cannot be started; only
 /// coroutines outside of a scheduler need these. When awaited, what the task throws, as when_all();
 /// stopped_error, if another cancellation came before the deadline.

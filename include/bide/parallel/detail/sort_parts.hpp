@@ -22,7 +22,7 @@ template <class Forker> using sort_state = basic_loop_state<typename Forker::pla
 
 // Calls sort(state) in one fork-join, so that a shutdown of the scheduler waits for the whole sort.
 // If there are fewer than sort_fork_size elements, calls sort(state) without a fork-join. If there
-// are no elements, does not call it. `steps` is the total that is reported as progress.
+// are no elements, does not call sort(state). `steps` is the total that is reported as progress.
 // Throws: stopped_error if a part was skipped because of a stop.
 template <class On, class Sort>
 void in_one_fork(const On& on, std::uint64_t elements, std::uint64_t steps, const Sort& sort) {
@@ -57,7 +57,7 @@ inline constexpr bool sorts_branchless =
     std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
     std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
 
-// As std::ranges::move().
+// Moves elements as std::ranges::move() does.
 template <class From, class To> To move_elements(From first, From last, To to) {
     if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
         return std::move(first, last, to); // may become memmove()
@@ -69,7 +69,7 @@ template <class From, class To> To move_elements(From first, From last, To to) {
     }
 }
 
-// As std::sortable, for the arguments of a sort, of which the last ones may be missing.
+// std::sortable with default arguments, for the arguments of a sort.
 template <class It, class Compare = std::less<>, class Projection = std::identity>
 inline constexpr bool sortable_by = std::sortable<It, Compare, Projection>;
 
@@ -86,7 +86,7 @@ decltype(auto) callable(Compare& less, Projection& projection) noexcept {
     }
 }
 
-// Moves an iterator by a distance between other iterators, whose difference type may be wider.
+// Advances an iterator by a distance between other iterators, whose difference type may be wider.
 template <class It> It ahead(It it, std::ptrdiff_t n) {
     return it + static_cast<std::iter_difference_t<It>>(n);
 }
@@ -168,7 +168,8 @@ void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint
 
 // ---- Serial sorts
 
-// An element that was taken out, and the free place in the range. The destructor puts it back.
+// An element that was taken out, and the free place in the range. The destructor puts the element
+// back.
 template <class It> class hole {
 public:
     explicit hole(It at) : element_(std::ranges::iter_move(at)), at_(at) {}
@@ -252,7 +253,7 @@ template <class It, class Compare> void sort_three(It a, It b, It c, Compare& le
 template <class It, class Compare> void heap_sort(It begin, It end, Compare& less) {
     using difference = std::iter_difference_t<It>;
     const auto sink = [&](difference at, difference among) {
-        while (at < among / 2) { // or else it has no children
+        while (at < among / 2) { // while it has children
             difference child = 2 * at + 1;
             if (child + 1 < among && less(begin[child], begin[child + 1])) {
                 ++child;
@@ -292,7 +293,7 @@ void merge_first(From& left, From& right, To& to, Compare& less) {
     left = detail::ahead(left, 1 - second);
 }
 
-// Makes one step from the back: of equal elements, the right one goes last.
+// Makes one step of a merge from the back: of equal elements, the right one goes last.
 template <class From, class To, class Compare>
 void merge_last(From& left, From& right, To& to, Compare& less) {
     const std::ptrdiff_t first = detail::as_number(less(*right, *left));

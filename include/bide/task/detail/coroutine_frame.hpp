@@ -2,7 +2,7 @@
 #ifndef BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 #define BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 
-// The memory of coroutine frames, and the frames of coroutines that await each other.
+// The memory of coroutine frames, and the ownership of the frames that coroutines await.
 
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/resume.hpp>
@@ -22,7 +22,7 @@
 #define BIDE_RECYCLE_FRAMES 1
 #endif
 
-// For functions that store an exception, which another function throws later.
+// With exceptions: try and catch (...). Without exceptions: the block after BIDE_CATCH never runs.
 #if BIDE_EXCEPTIONS
 #define BIDE_TRY try
 #define BIDE_CATCH catch (...)
@@ -38,21 +38,22 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // Recycles the memory of objects that a scheduler allocates and frees often: coroutine frames and
 // task cells.
 //
-// Blocks have size classes of 8 bytes, because many allocators place objects of 16 n + 8 bytes
-// without a gap, and half of the frames have such a size. For each class, a thread has a stack of
-// free blocks and a reserve stack. The reserve stack is full or empty. A full stack is called a
-// batch. Threads exchange batches through the depot of the process. So if one thread frees a block
-// and another thread allocates it, the cost is a small share of one exchange. (Bonwick and Adams,
-// "Magazines and Vmem", 2001, section 3.)
+// The size classes are 8 bytes apart: many allocators place objects of 16 n + 8 bytes without a
+// gap, and half of the frames have such a size. For each class, a thread has a stack of free blocks
+// and a reserve stack. The reserve stack is full or empty. A full stack is called a batch. Threads
+// exchange whole batches through the depot of the process. So if one thread frees the blocks that
+// another thread allocates, one exchange serves many blocks. (Bonwick and Adams, "Magazines and
+// Vmem", 2001, section 3.)
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
-// in the depot. A batch that does not fit goes back to operator delete. A thread that ends keeps no
-// block. Each block is allocated by its own call of operator new. So a translation unit that does
-// not recycle may free a block that a recycling one has allocated, and the reverse.
+// in the depot. Blocks that do not fit into the depot go back to operator delete. A thread that
+// ends keeps no block. Each block is allocated by its own call of operator new. So an object may be
+// allocated by a translation unit that recycles and freed by one that does not, or the reverse.
 //
-// A lock guards the depot. No thread sleeps on this lock: a thread that finds the lock taken tries
-// again a few times, and then uses operator new or delete instead of the depot. So if a process is
-// forked while another thread holds the lock, the child continues with operator new.
+// A lock guards the depot. No thread sleeps on this lock. If a thread finds the lock taken, it
+// tries again a few times, and then uses operator new or delete instead of the depot. So if a
+// thread calls fork() while another thread holds the lock, the child process continues with
+// operator new.
 
 // A free block. A batch is a list of batch() blocks that ends with nullptr.
 struct frame_block {
@@ -66,9 +67,9 @@ public:
     static constexpr std::size_t largest = 1024;
     static constexpr std::size_t kinds = largest / grain - 1;
 
-    // The size of the blocks of a class. The smallest has room for a frame_block.
+    // Returns the size of the blocks of a class. The smallest block has room for a frame_block.
     static constexpr std::size_t size_of(std::size_t kind) noexcept { return (kind + 2) * grain; }
-    // The class for objects of a size, if can_keep(size). No frame or cell is as small as 8 bytes.
+    // Returns the class for objects of a size. Requires: can_keep(size).
     static constexpr std::size_t kind_of(std::size_t size) noexcept {
         return (size - 1) / grain - 1;
     }
@@ -76,7 +77,7 @@ public:
         return size > grain && size <= largest;
     }
 
-    // The number of blocks in a batch of that class.
+    // Returns the number of blocks in a batch of a class.
     static constexpr std::uint32_t batch(std::size_t kind) noexcept {
         constexpr std::size_t most = 64;
         constexpr std::size_t bytes = 16 << 10;
@@ -87,10 +88,10 @@ public:
         return batch(kind) * size_of(kind);
     }
 
-    // Makes an empty depot for at most that many bytes.
+    // Makes an empty depot that stores at most `most` bytes.
     constexpr explicit basic_frame_depot(std::size_t most) noexcept : most_(most) {}
 
-    // Returns a batch of that class; nullptr if there is none, or if the lock is taken.
+    // Returns a batch of a class. Returns nullptr if there is none, or if the lock is taken.
     frame_block* take(std::size_t kind) noexcept {
         if (!enter()) {
             return nullptr;
@@ -136,10 +137,10 @@ private:
 
     bool enter() noexcept {
         for (int looked = 0;; ++looked) {
-            // Order: relaxed; the CAS decides.
+            // Order: relaxed; the CAS acquires.
             std::uint32_t seen = taken_.load(std::memory_order_relaxed);
-            // Order: acquire [frame_depot.lock]; sees the writes of the last holder to the depot
-            // and to its blocks. Failure relaxed: look again.
+            // Order: acquire [frame_depot.lock]; sees what the previous holder wrote to the depot
+            // and to the blocks in the depot. Failure relaxed: retries.
             if (seen == 0 && taken_.compare_exchange_strong(seen, 1, std::memory_order_acquire,
                                                             std::memory_order_relaxed)) {
                 return true;
@@ -151,7 +152,7 @@ private:
         }
     }
     void leave() noexcept {
-        // Order: release [frame_depot.lock]; this holder's writes are visible to the next.
+        // Order: release [frame_depot.lock]; the next holder sees the writes of this holder.
         taken_.store(0, std::memory_order_release);
     }
 
@@ -229,8 +230,8 @@ private:
         std::uint32_t room = 0;   // how many more blocks fit on `top`
     };
 
-    // The free blocks of one thread. All fields are zero until the cache is opened, and again after
-    // it is closed. So the first use of each size class calls refill() or make_room().
+    // The free blocks of one thread. While the cache is fresh or closed, all bins are empty and
+    // have no room. So each allocate() calls refill(), and each release() calls make_room().
     enum class stage : unsigned char { fresh, open, closed };
     struct cache {
         bin bins[kinds];
@@ -328,35 +329,35 @@ struct recycled {
 
 // ---- Frames that await each other
 //
-// The frames of coroutines that await each other: the ownership of the frames, the order of their
-// destruction, and the common part of their promises.
+// How a coroutine owns the frame of the coroutine that it awaits, the order in which frames are
+// destroyed, and the common part of the promises.
 //
 // A chain of suspended coroutines may be destroyed before it has ended. The innermost coroutine is
-// destroyed first, because it may refer to locals of the coroutines that await it. The use of the
-// stack does not grow with the length of the chain.
+// destroyed first, because it may refer to local variables of the coroutines that await it. The
+// destruction of a long chain uses no more stack than that of a short one.
 //
-// An awaiter lies in the frame of the awaiting coroutine. It owns the awaited frame through an
-// awaited_frame. The promise of the awaiting coroutine points to that awaited_frame, or to the
-// first one of a list. So the frames form a tree. destroy_awaited() orders the tree, and destroys
-// each frame before the frame in which its owner lies. It empties the handle of the owner, so that
-// the owner destroys nothing later.
+// An awaiter lies in the frame of the awaiting coroutine. The awaiter contains an awaited_frame,
+// which owns the awaited frame. The promise of the awaiting coroutine points to the awaited_frame,
+// or to the first one of a list. So the frames form a tree. destroy_awaited() destroys each frame
+// before the frame that contains its awaiter. It also empties the handle in the awaiter, so that
+// the awaiter destroys nothing later.
 //
-// A promise without awaited_frames() is a leaf of this tree. An owner in the frame of such a
-// promise is the root of another tree.
+// A coroutine whose promise has no awaited_frames() is a leaf of this tree. An awaiter in the frame
+// of such a coroutine is the root of another tree.
 
-// The node has the links `to` and `next`. `to` is the coroutine; it is empty after the frame was
-// destroyed. `next` is the next sibling; during the destruction, it is the next node in destruction
-// order. While the node has no sibling, it also serves the transfer to the coroutine.
+// A node of the tree: an awaited coroutine. `to` is the handle of the coroutine, which is empty
+// after the frame was destroyed. `next` is the next sibling. During the destruction, `next` is the
+// next node in destruction order. If the node has no sibling, a transfer to the coroutine uses the
+// same node.
 struct awaited_frame : transfer_node {
-    awaited_frame* const* awaits =
-        nullptr; // in its promise: the first of the frames that it awaits
+    awaited_frame* const* awaits = nullptr; // the frames that `to` awaits: the list in its promise
 
     awaited_frame* exchange_next(awaited_frame* other) noexcept {
         return static_cast<awaited_frame*>(std::exchange(next, other));
     }
 };
 
-// Returns the promise of a coroutine whose promise has that type.
+// Returns the promise of a coroutine. Requires: the promise has the type Promise.
 template <class Promise> Promise& promise_of(std::coroutine_handle<> frame) noexcept {
     return std::coroutine_handle<Promise>::from_address(frame.address()).promise();
 }
@@ -376,7 +377,7 @@ BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
     while (pending != nullptr) {
         awaited_frame* const one = pending;
         pending = one->exchange_next(nullptr);
-        // A coroutine that has ended awaits nothing, and its owner destroys it.
+        // A coroutine that has ended awaits nothing, and its awaiter destroys it.
         if (one->to && !one->to.done()) {
             one->next = std::exchange(order, one);
             push_all(*one->awaits);
@@ -389,7 +390,7 @@ BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
     }
 }
 
-// Destroys a suspended coroutine, after the frames that it awaits.
+// Destroys the frames that a suspended coroutine awaits, and then its own frame.
 inline void destroy_frame(std::coroutine_handle<> frame, awaited_frame* awaits) noexcept {
     if (awaits != nullptr) {
         destroy_awaited(awaits);

@@ -9,7 +9,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The type that stands for T among values: std::monostate for void, else T.
+/// The type of the values of a function that returns T: std::monostate if T is void, otherwise T.
 template <class T> using nonvoid_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 }} // namespace bide::BIDE_ABI

@@ -2,9 +2,9 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CELL_HPP
 #define BIDE_TASK_DETAIL_TASK_CELL_HPP
 
-// The cells of spawned tasks. A cell has the control block of a task (task_control.hpp), the
-// outcome with its owner, and the body, which is a coroutine or a function. The body is destroyed
-// when the task ends. The outcome is kept until its owner takes it or drops it.
+// The cells of spawned tasks. A cell contains the control block of a task (task_control.hpp), the
+// outcome of the task, and the body, which is a coroutine or a function. The body is destroyed when
+// the task ends. The outcome is kept until its owner, such as a join handle, takes it or drops it.
 
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/task/detail/task_control.hpp>
@@ -30,7 +30,7 @@ template <class S> using task_value_t = typename task_source_traits<S>::value;
 template <class S>
 concept task_source = requires { typename task_value_t<S>; };
 
-// True for a function that returns no task. As a source, the task runs the function.
+// True for a function that returns no task. A task that is spawned from it calls the function.
 template <class F>
 concept plain_function =
     std::is_invocable_v<F&&> && !task_source<F> && !is_task<std::invoke_result_t<F&&>>;
@@ -57,11 +57,10 @@ struct lone_frame {
     std::coroutine_handle<> to;
 };
 
-// The body of a task: its coroutine, and the callable that returned the coroutine. The coroutine of
-// a lambda uses the captures until it ends, so the callable is destroyed after the frame.
+// The body of a task: its coroutine, and the callable that returned the coroutine. A coroutine
+// lambda uses its captures until the coroutine ends, so the callable is destroyed after the frame.
 //
-// Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with
-// other tasks.
+// `Frame` is lone_frame for a spawned task, and awaited_frame for a child (compose.hpp).
 template <spawnable S, class Frame = lone_frame> class task_body {
     using value = task_value_t<S>;
     using promise_type = typename task<value>::promise_type;
@@ -73,9 +72,9 @@ public:
     task_body& operator=(const task_body&) = delete;
     ~task_body() { destroy(); }
 
-    // Takes over the source. If it is a callable, moves the callable to its final address and calls
-    // it there. Returns the labels of the task.
-    // Throws: what the move of a callable throws; what its call throws.
+    // Takes over the source. If the source is a callable, moves the callable to its final address
+    // and calls it there. Returns the labels of the task.
+    // Throws: what the move or the call of a callable throws.
     // Requires: the source is not a task that was moved from; terminates otherwise.
     task_labels open(S&& source) {
         if constexpr (is_task<S>) {
@@ -87,7 +86,7 @@ public:
         }
     }
 
-    // Prepares the coroutine to be the first of a chain, and returns it.
+    // Makes the coroutine the first one of a chain, and returns it.
     std::coroutine_handle<> begin(basic_task_context<native_platform>& context,
                                   executor_ref where) noexcept {
         promise().begin(context, where);
@@ -172,7 +171,7 @@ public:
     explicit unhandled(function tell) : shared_(tell ? new shared{std::move(tell)} : nullptr) {}
     unhandled(const unhandled& other) noexcept : shared_(other.shared_) {
         if (shared_ != nullptr) {
-            // Order: relaxed; `other` keeps it alive during the call.
+            // Order: relaxed; `other` keeps the object alive during the call.
             shared_->users.fetch_add(1, std::memory_order_relaxed);
         }
     }
@@ -181,7 +180,7 @@ public:
         return *this;
     }
     ~unhandled() {
-        // Order: acq_rel; the accesses of all other users are over for the last one.
+        // Order: acq_rel; the accesses of all other users happen before the deletion.
         if (shared_ != nullptr && shared_->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete shared_;
         }
@@ -206,18 +205,17 @@ private:
     shared* shared_ = nullptr;
 };
 
-// The home of tasks is the executor to which they belong (basic_task_home in task_control.hpp).
-// This class is its interface in a program. It starts tasks, reports unhandled exceptions and runs
-// blocking functions.
+// The executor to which spawned tasks belong. It starts tasks, reports unhandled exceptions and
+// runs blocking functions. Its base class (task_control.hpp) has the members that models use, too.
 class task_home : public basic_task_home<native_platform> {
 public:
     // Enqueues a new task. Refuses it if the home is closing.
     virtual void start(task_header& t) noexcept = 0;
 
     // If no other thread runs the tasks of this home, a thread that waits for one of these tasks
-    // must run them. Each waiting thread first calls waker_of_caller(). If that returns an empty
-    // waker, the thread may just sleep. Otherwise the thread constructs its waiter `w` with the
-    // returned waker, and calls run_tasks(w). run_tasks() runs tasks until `w` is complete, or
+    // must run them. Each waiting thread first calls waker_of_caller(). If the returned waker is
+    // empty, the thread may just sleep. If it is not empty, the thread constructs its waiter `w`
+    // with that waker, and calls run_tasks(w). run_tasks() runs tasks until `w` is complete, or
     // until another thread runs the tasks.
     virtual waker waker_of_caller() noexcept { return {}; }
     virtual void run_tasks(const basic_waiter<native_platform>&) noexcept {}
@@ -233,12 +231,12 @@ protected:
     ~task_home() = default;
 };
 
-// A task with the object that owns its outcome: a join handle, a group (sched/task_group.hpp) or
-// a join_set.
+// A task, with the part that belongs to the owner of its outcome. The owner is a join handle, a
+// group (sched/task_group.hpp) or a join_set.
 template <class E>
 concept task_end = std::derived_from<E, task_header> && requires(E& end) {
     end.kept();                 // the kept_outcome
-    { end.settled() } noexcept; // called when it is complete, while the home is alive
+    { end.settled() } noexcept; // called when the outcome is stored, while the home is alive
 };
 
 // A task whose outcome a join handle may ask for.
@@ -254,7 +252,7 @@ public:
     }
 
     // Moves the outcome out.
-    // Throws: the exception of the task; stopped_error if it never ran.
+    // Throws: the exception of the task; stopped_error if the task never ran.
     T take() {
         if (never_ran()) {
             throw_error(errc::stopped);
@@ -264,7 +262,7 @@ public:
 
     bool is_stopped() const noexcept { return never_ran() || kept_.is_stopped(); }
 
-    // Lets the task run on a thread for blocking tasks. Requires: it was not posted.
+    // Lets the task run on a thread for blocking tasks. Requires: the task was not posted.
     void run_apart() noexcept {
         this->to_run().run = waker(
             [](void* self) noexcept {

@@ -2,13 +2,13 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 #define BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 
-// The parts that control a task, for every type of outcome:
+// The parts of a task that do not depend on the type of its outcome:
 //
 //   basic_task_state    one word: whether the task runs, waits, has ended or is cancelled, and the
 //                       number of its references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
-//                       and when_any is one (compose.hpp).
+//                       and when_any is such a chain (compose.hpp).
 //   basic_task_header   a spawned task: a chain, its home (basic_task_home), the links of a list,
 //                       and a gate that opens when the task ends; joiners wait at the gate. A cell
 //                       (task_cell.hpp) adds the code that the task runs, and the outcome.
@@ -31,10 +31,11 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // The state of a task, the requests to it and its references, in one word:
 //
 //   bits    name        set while
-//   0       active      the task is queued or runs; clear while it waits. A cancelled task that
-//                       waits for its children stays active, because no interruption can follow.
+//   0       active      the task is queued or runs. The bit is clear while the task waits, with one
+//                       exception: a task that was cancelled before it waits for its children stays
+//                       active, because nothing can interrupt that wait.
 //   1       claimed     a canceller interrupts the wait, so the wait's node must stay where it is
-//   2       notified    the wait was decided while claimed, so the canceller wakes the task
+//   2       notified    the wait has ended while `claimed` was set; the canceller wakes the task
 //   3       complete    the task has ended; its outcome does not change any more
 //   4       cancelled   cancel() was called; never cleared
 //   5       kept        a join handle may still ask for the outcome
@@ -51,18 +52,18 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //   (all other rows are illegal)
 //
 // The decider of a wait is the thread that grants it, times it out or stops it. Each suspension has
-// exactly one wake, by the decider of its wait. So a task that is woken is never queued already. A
-// wake may come while the task is still entering its wait, because the bit `active` is cleared
-// before the node is queued. Then the task is posted as usual, and another worker may run it before
-// the old worker has left it.
+// exactly one wake, by the decider of its wait. So no task is queued twice. The bit `active` is
+// cleared before the node is queued. So a wake may come while the task is still entering its wait.
+// The task is then posted as usual, and another worker may run it before the old worker has left
+// the task.
 //
-// A cancellation must end a wait without a race for the node of that wait [task.claim]. If the
-// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. While a task is
-// claimed, it is not resumed: a wake only sets `notified`. So the node outlives the interruption.
-// After the interruption, the canceller posts the task if its wait was decided meanwhile, by the
-// canceller or by another thread. A canceller may also claim a task whose node is then refused or
-// granted at once. Such a task stays on its thread and needs no wake, but it first waits until the
-// claim has ended. A task that is cancelled while it is active or shielded learns of the
+// A canceller accesses the node of a wait while another thread may end that wait. The node must not
+// be destroyed meanwhile [task.claim]. If the canceller finds the task waiting, it sets `cancelled`
+// and `claimed` in one step. While a task is claimed, it is not resumed: a wake only sets
+// `notified`. So the node outlives the interruption. If the wait has ended by then, the canceller
+// posts the task after the interruption. A canceller may also claim a task whose node is then
+// refused or granted at once. Such a task stays on its thread and needs no wake, but it first waits
+// until the claim has ended. A task that is cancelled while it is active or shielded learns of the
 // cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
@@ -99,9 +100,10 @@ public:
         for (;;) {
             if ((seen & claimed) != 0) {
                 backoff();
-                // Order: relaxed; as above.
+                // Order: relaxed; the CAS acquires.
                 seen = word_.load(std::memory_order_relaxed);
-                // Order: acquire [task.claim]; the interruption is over. Failure: look again.
+                // Order: acquire [task.claim]; the interruption happens before this. Failure:
+                // retries.
             } else if (word_.compare_exchange_weak(seen, seen | active, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
                 return;
@@ -109,7 +111,7 @@ public:
         }
     }
 
-    // Adds a shield. Returns false if there are max_shields.
+    // Adds a shield. Returns false if the task already has max_shields.
     bool shield() noexcept {
         // Order: relaxed; only the task changes this field.
         const word seen = word_.load(std::memory_order_relaxed);
@@ -136,7 +138,8 @@ public:
 
     // --- Called by the decider of the wait
 
-    // Returns true if the decider must post the task; false if the canceller will.
+    // Marks the task as active or notified. Returns true if the caller must post the task. Returns
+    // false if the canceller will post it.
     [[nodiscard]] bool wake() noexcept {
         // Order: relaxed; the CAS acquires.
         word seen = word_.load(std::memory_order_relaxed);
@@ -144,9 +147,9 @@ public:
         do {
             next = seen | ((seen & claimed) != 0 ? notified : active);
             // Order: acq_rel [task.claim]; release: the task sees what the decider wrote, even if
-            // the canceller posts the task. Acquire: an interruption that had no effect happens
-            // before the next steps of the task.
-            // Failure: look again.
+            // the canceller posts the task. Acquire: the accesses of a canceller whose claim has
+            // ended happen before the next steps of the task.
+            // Failure: retries.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & claimed) == 0;
@@ -156,8 +159,8 @@ public:
 
     enum class cancelling { too_late, noted, claimed };
 
-    // Requests cancellation. If it returns `claimed`, the caller must interrupt the wait, and then
-    // call end_claim().
+    // Requests cancellation. If the result is `claimed`, the caller must interrupt the wait, and
+    // then call end_claim().
     // Requires: `why` is not none.
     cancelling cancel(cancel_reason why = cancel_reason::requested) noexcept {
         // Order: acquire [task.outcome]; sees the outcome, if `complete` is set.
@@ -181,8 +184,8 @@ public:
         return (next & claimed) != 0 ? cancelling::claimed : cancelling::noted;
     }
 
-    // Ends the claim. Returns true if the wait was decided meanwhile, so that the caller must post
-    // the task.
+    // Ends the claim. If the wait has ended meanwhile, returns true, and the caller must post the
+    // task.
     [[nodiscard]] bool end_claim() noexcept {
         // Order: relaxed; the CAS acquires.
         word seen = word_.load(std::memory_order_relaxed);
@@ -191,7 +194,7 @@ public:
             next = seen & ~(claimed | notified);
             next |= (seen & notified) != 0 ? active : 0;
             // Order: acq_rel [task.claim]; the canceller sees the decider's writes. The canceller's
-            // accesses to the node come before the next steps of the task. Failure: look again.
+            // accesses to the node happen before the next steps of the task. Failure: retries.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & notified) != 0;
@@ -201,7 +204,7 @@ public:
 
     // Gives up the right to ask for the outcome. If the task is not complete, drops the caller's
     // reference and returns true; the scheduler still has a reference. If the task is complete,
-    // returns false. Then the caller still has its reference, and must discard the outcome.
+    // returns false. The caller then still has its reference, and must discard the outcome.
     bool forgo() noexcept {
         // Order: acquire [task.outcome]; sees the outcome, if the task is complete. In a complete
         // task, `kept` has no meaning.
@@ -231,7 +234,8 @@ public:
         word_.fetch_add(reference, std::memory_order_relaxed);
     }
 
-    // Drops a reference. Returns true if it was the last one, so that the caller destroys the task.
+    // Drops a reference. If it was the last one, returns true, and the caller must destroy the
+    // task.
     bool drop_reference() noexcept {
         // Order: acquire [task.references]; the accesses of all other owners happen before those of
         // the last owner.
@@ -239,8 +243,8 @@ public:
             return true; // no other owner can add a reference
         }
         // Order: acq_rel [task.references]; acquire: if the caller is the last owner, the accesses
-        // of all other owners happen before those of the caller. Release: otherwise the accesses of
-        // the caller happen before those of the last owner.
+        // of all other owners happen before those of the caller. Release: if the caller is not the
+        // last owner, its accesses happen before those of the last owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -256,13 +260,13 @@ public:
         return is_cancelled(word_.load(std::memory_order_seq_cst));
     }
 
-    // Returns true if cancel() was called; the task may be shielded.
+    // Returns true if cancel() was called, even if the task is shielded.
     bool was_cancelled() const noexcept {
         // Order: relaxed; for reports, and for the owner of the outcome.
         return (word_.load(std::memory_order_relaxed) & cancelled) != 0;
     }
 
-    // Returns why the task was cancelled; none if it was not. The task may be shielded.
+    // Returns why the task was cancelled, or none if it was not. Shields have no effect.
     cancel_reason reason() const noexcept {
         // Order: relaxed; the caller has seen that the task is cancelled, or that it has ended.
         return static_cast<cancel_reason>(word_.load(std::memory_order_relaxed) / one_reason &
@@ -301,13 +305,14 @@ private:
 
 template <class Platform> class basic_group;
 
-// The groups (sched/task_group.hpp) that a thread cancels, one after the other.
+// The groups (sched/task_group.hpp) that a thread is about to cancel, one after the other.
 template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
 
     // Returns the cancel_round of the calling thread, or nullptr. While a cancellation calls user
-    // code, it is nullptr, because that code may cancel a group and wait for it.
+    // code, the result is nullptr, because that code may cancel another group and wait for that
+    // group.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
 private:
@@ -354,7 +359,7 @@ public:
     }
     runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
         leaf_ = leaf;
-        if (at_ != &at) { // else a canceller may read it now
+        if (at_ != &at) { // if equal, a canceller may be reading at_
             at_ = &at;
         }
         return run_;
@@ -414,9 +419,9 @@ public:
         }
     }
 
-    // If the first call finds no memory for the stop state, terminates.
+    // Returns the stop token. The first call allocates, and terminates if there is no memory.
     typename Platform::stop_token get_stop_token() noexcept {
-        // Order: relaxed; only the task sets it.
+        // Order: relaxed; only the task sets `stop_`.
         typename Platform::stop_source* source = stop_.load(std::memory_order_relaxed);
         if (source == nullptr) {
             source = made_or_fatal("no memory for a task's stop token",
@@ -442,12 +447,13 @@ protected:
         delete stop_.load(std::memory_order_relaxed);
     }
 
-    // Returns the first coroutine of the chain. If the task runs a function, calls the function and
-    // returns an empty handle.
+    // Begins the chain and returns its first coroutine. If the task runs a function, calls the
+    // function and returns an empty handle.
     virtual std::coroutine_handle<> start() noexcept = 0;
-    // Called in the place of start(), if the task was cancelled before its first run.
+    // Called instead of start(), if the task was cancelled before its first run.
     virtual void never_start() noexcept = 0;
-    // Called when the chain has ended. Takes over its outcome. This is the last access to the task.
+    // Called when the chain has ended. Stores its outcome. This call is the last access to the
+    // task.
     virtual void finish() noexcept = 0;
     virtual void first_wait() noexcept {}
     // Returns true if the owner of the task cancels all its tasks.
@@ -466,7 +472,8 @@ protected:
             }
             local& here = local::get();
             // Gives the task a budget, also on a thread that is no worker. If the task was
-            // cancelled before its start, that budget is spent, so its first operation is stopped.
+            // cancelled before its start, the budget is already spent. So the first operation of
+            // the task is stopped.
             const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
@@ -490,7 +497,7 @@ protected:
         finish_or_post();
     }
 
-    // Starts the chain in place: the caller resumes the coroutine that this returns.
+    // Starts the chain in place. The caller resumes the returned coroutine.
     // Requires: the chain has not started, and another chain runs on this thread.
     std::coroutine_handle<> start_in_place(local& here) noexcept {
         fresh_ = false;
@@ -501,7 +508,7 @@ protected:
     void set_never_ran() noexcept { never_ran_ = true; }
 
     bool has_stop_token() const noexcept {
-        // Order: relaxed; only the task sets it.
+        // Order: relaxed; only the task sets `stop_`.
         return stop_.load(std::memory_order_relaxed) != nullptr;
     }
 
@@ -585,7 +592,8 @@ public:
         (next == nullptr ? last_ : next->prev_in_list) = prev;
     }
 
-    // Calls visit(task) without the lock, while it holds a reference to the task.
+    // Releases the lock, calls visit(task), and acquires the lock again. Meanwhile holds a
+    // reference to the task.
     template <class Lock, class Word, class Visit>
     static void visit_unlocked(Word& lock, basic_task_header<Platform>& task, Visit&& visit) {
         task.add_reference();
@@ -615,8 +623,8 @@ template <class Platform> class basic_task_registry {
     using list = basic_task_list<Platform, header>;
 
 public:
-    // Adds a task. Returns false if close() was called before. Then for_each() may miss the task,
-    // so the caller must cancel it.
+    // Adds a task. Returns false if close() was called before. The caller must then cancel the
+    // task, because for_each() may have missed it.
     bool add(header& t) noexcept {
         const guard section(lock_);
         tasks_.push_back(t);
@@ -649,7 +657,7 @@ public:
         }
     }
 
-    // Appends all listed tasks to `out`, each with a reference.
+    // Appends all listed tasks to `out`, and adds a reference to each of them.
     // Throws: std::bad_alloc.
     template <class Vector> void snapshot(Vector& out) {
         std::size_t expected = 0;
@@ -681,8 +689,7 @@ private:
 
 // ---- A spawned task
 
-// The home of a task: the scheduler or run_loop, or the part of it, to which a spawned task
-// belongs. It is the executor that runs the task.
+// The home of a spawned task: the executor that runs the task, such as a scheduler or a run_loop.
 template <class Platform> class basic_task_home {
 public:
     // Runs `r` on a thread of this home.
@@ -695,14 +702,14 @@ public:
     virtual unsigned registry_here() const noexcept = 0;
     virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
 
-    // Returns true if the calling thread may end tasks: it is a thread that runs tasks of this
-    // home, and it ends before the home is destroyed.
+    // Returns true if the calling thread may end tasks. Such a thread runs tasks of this home, and
+    // ends before the home is destroyed.
     virtual bool is_here() const noexcept = 0;
 
     // Returns true if the home accepts no more tasks and cancels its tasks.
     virtual bool is_closing() const noexcept = 0;
 
-    // Counts a task that has ended. The task does not use this object afterwards. The caller then
+    // Counts a task that has ended. Afterwards the task does not use this object, and the caller
     // wakes the joiners of the task.
     virtual void task_ended() noexcept = 0;
 
@@ -722,15 +729,14 @@ public:
     using home_type = basic_task_home<Platform>;
     using gate = basic_gate<Platform>;
 
-    // If `kept` is true, the maker gets a reference and may ask for the outcome.
+    // If `kept` is true, the caller gets a reference and may ask for the outcome.
     basic_task_header(home_type& home, bool kept) noexcept
         : control(kept ? 2 : 1, kept), home_(home) {
         BIDE_CHECKED(note_made<Platform>(this, "the end of task");)
         BIDE_PROBE(task_spawn, this);
     }
 
-    // Ends the task without running it, because the scheduler has shut down. Called instead of the
-    // first post().
+    // Ends the task without running it. Called instead of the first post() after a shutdown.
     void refuse() noexcept {
         this->never_start();
         end();
@@ -745,16 +751,16 @@ public:
 
     // Order: acquire; a dump sees the characters of the name, which the task may have written.
     const char* name() const noexcept override { return name_.load(std::memory_order_acquire); }
-    // Order: release; as above.
+    // Order: release; a dump sees the characters that the task wrote before this call.
     void set_name(const char* name) noexcept override {
         name_.store(name, std::memory_order_release);
     }
     // Order: acquire [task.tag]; a dump sees the entry of the tag in the table of tags.
     std::uint8_t tag() const noexcept override { return tag_.load(std::memory_order_acquire); }
-    // Order: release [task.tag]; as in tag().
+    // Order: release [task.tag]; a dump sees the entry of the tag in the table of tags.
     void set_tag(std::uint8_t tag) noexcept override { tag_.store(tag, std::memory_order_release); }
 
-    // The gate that opens when the task ends, if the task is kept.
+    // Returns the gate that opens when the task ends, if a join handle may ask for the outcome.
     gate& ended_gate() noexcept { return ended_gate_; }
 
     // Gives up the right to ask for the outcome, and drops the reference.
@@ -797,8 +803,8 @@ private:
         end();
     }
 
-    // Publishes the outcome. Counts the task as ended before it wakes the joiners. So a joiner
-    // always sees a count that includes this task.
+    // Publishes the outcome. First counts the task as ended, and then wakes the joiners. So a
+    // joiner always sees a count that includes this task.
     void end() noexcept {
         BIDE_PROBE(task_end, this, name(), static_cast<int>(this->was_cancelled()));
         if (this->has_waited()) {
@@ -818,8 +824,8 @@ private:
     typename Platform::template atomic<const char*> name_{nullptr};
 };
 
-// The operation of this_task::yield(). It completes immediately, but enqueues the coroutine behind
-// the queued jobs of its executor.
+// The operation of this_task::yield(). The coroutine is enqueued behind the queued jobs of its
+// executor. When it resumes, the operation is complete.
 struct yielding {
     static constexpr bool yields_first = true;
     static constexpr bool stands_alone = true;
