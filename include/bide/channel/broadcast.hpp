@@ -199,7 +199,7 @@ public:
     /// closed, returns 0 and destroys the value.
     /// Throws: std::bad_alloc; nothing was sent then, and `value` is unchanged.
     std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     std::size_t send(const T& value)
         requires std::is_copy_constructible_v<T>
     {

@@ -21,8 +21,8 @@
 ///
 /// Items go through a lock-free ring. If the ring is full, a sender waits in a queue. If the ring
 /// is empty, a receiver waits in another queue. The thread that makes room, or adds an item, also
-/// moves the item of the waiter. channel/ring.hpp has the ring. detail::basic_channel_core below has
-/// the protocol between the ring and the queues, and its proof.
+/// moves the item of the waiter. channel/ring.hpp has the ring. detail::basic_channel_core below
+/// has the protocol between the ring and the queues, and its proof.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
@@ -38,15 +38,14 @@ template <class Self, class T, class Platform> class send_operations {
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
-    /// Appends an item to the channel; a priority_channel orders its items. Each form of send
-    /// returns an item that it did not send in the error. If a form of send throws, the caller's
-    /// item is unchanged.
+    /// Appends an item to the channel; a priority_channel orders its items. If a form of send
+    /// fails, its error contains the item. If it throws, the caller's item is unchanged.
     /// Blocks: while the channel is full.
     /// Returns: errc::closed, with the item, if the channel is closed.
     /// Memory order: what happens before the call happens before the return of the recv() that
     /// takes the item.
     sent send(T&& value) { return send_by(value, deadline::never()); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent send(const T& value)
         requires is_copyable
     {
@@ -56,7 +55,7 @@ public:
     /// Sends as send() does, unless a stop is requested first.
     /// Returns: as send(), or errc::stopped.
     sent send(typename Platform::stop_token token, T&& value) { return send_by(value, token); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent send(typename Platform::stop_token token, const T& value)
         requires is_copyable
     {
@@ -69,7 +68,7 @@ public:
     sent try_send(T&& value) noexcept(!allocates<Self>) {
         return detail::to_result(source().send(value), value);
     }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent try_send(const T& value) noexcept(!allocates<Self> &&
                                            std::is_nothrow_copy_constructible_v<T>)
         requires is_copyable
@@ -80,7 +79,7 @@ public:
     /// Sends as send() does, but waits at most `rest`.
     /// Returns: as send(), or errc::timeout.
     sent try_send_for(T&& value, deadline::from_now rest) { return send_by(value, deadline(rest)); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent try_send_for(const T& value, deadline::from_now rest)
         requires is_copyable
     {
@@ -89,7 +88,7 @@ public:
     /// Sends as send() does, but waits until a point in time.
     /// Returns: as send(), or errc::timeout.
     sent try_send_until(T&& value, deadline when) { return send_by(value, when); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent try_send_until(const T& value, deadline when)
         requires is_copyable
     {
@@ -97,9 +96,9 @@ public:
     }
 
     /// Sends as send() does, for a coroutine.
-    /// GCC before 13 destroys an aggregate twice that is written inside the co_await expression.
-    /// With that GCC, async_send({...}) does not compile. async_send(item{...}) compiles and is
-    /// wrong: use async_emplace(), or give the item a name first.
+    /// If an aggregate is made in braces inside the co_await expression, GCC before 13 destroys it
+    /// twice. With that GCC, async_send({...}) does not compile. async_send(item{...}) compiles and
+    /// is wrong: use async_emplace(), or give the item a name first.
     basic_async_op<sent, Platform> async_send(T value)
         requires(!detail::is_broken_in_braces<T>)
     {
@@ -216,8 +215,8 @@ public:
     /// Receives as recv() does, for a coroutine.
     /// Returns: an operation for co_await; its value is what recv() returns.
     /// Cancellation: if the operation is destroyed after an item was granted to it, the item goes
-    /// to the next waiting receiver, or else back into the channel. If the channel is full or
-    /// closed, the item is destroyed.
+    /// to the next waiting receiver. If none waits, the item goes back into the channel. If the
+    /// channel is full or closed, the item is destroyed.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         auto& from = source();
         return {typename waits<decltype(from)>::receiving{from},
@@ -397,8 +396,8 @@ namespace detail {
 
 // A channel without its public operations: a ring, and the two queues of its waiters.
 //
-// Items go through the ring without any lock. A sender that finds the ring full, or a receiver that
-// finds it empty, enters the queue of its side, under one lock. `flags` says which queues have
+// Items go through the ring without any lock. If a sender finds the ring full, or a receiver finds
+// it empty, it enters the queue of its side, under one lock. `flags` says which queues have
 // waiters. The positions are the head and the tail of the ring. An operation that has moved a
 // position reads the flags. If the other side has waiters, the operation settles: under the lock,
 // it moves items from the ring to waiting receivers, and from waiting senders into the ring, until
@@ -418,10 +417,10 @@ namespace detail {
 // If the tail moved first, the receiver finds the ring not empty, lowers the flag and tries again.
 // If the flag was raised first, the sender sees it and settles once its item is published. This
 // holds for each of many senders, independently of the other senders. A flag stays raised from an
-// instant at which the ring was empty until there are no waiters, so each sender that moved the
-// tail since then settles. The last sender to publish finds all items published, and settles under
-// the lock come one after the other. To wake one receiver for each item is not enough: the first of
-// two senders may publish last, and the receiver that the second one wakes finds the first slot
+// instant at which the ring was empty until there are no waiters. So each sender that moved the
+// tail since then settles, one at a time under the lock. The last sender to publish finds all items
+// published. To wake one receiver for each item is not enough. Suppose that the first of two
+// senders publishes last. The receiver that the second sender wakes finds the first slot
 // unpublished and sleeps again.
 //
 // A slot that is claimed and not published is neither full nor empty. A thread that finds such a
@@ -510,7 +509,7 @@ public:
             if (const auto what = attempt_for(w, which)) {
                 return *what;
             }
-            // Spins reading only, so that the cache lines stay shared.
+            // Spins with loads only, so that the cache lines stay shared.
             for (basic_backoff<Platform> again;
                  which == side::sending ? ring_.push_is_busy() : ring_.pop_is_busy(); again()) {
             }
@@ -538,7 +537,7 @@ public:
     }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
+    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -547,8 +546,8 @@ public:
     }
 
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
-    // receiver, or if none waits, behind all items. If the channel is full or closed, returns false
-    // and leaves the item unchanged.
+    // receiver. If none waits, it goes behind all items. If the channel is full or closed, returns
+    // false and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
         // Waiting receivers come first. A receiver may wait although the ring is full, if the items
         // in the ring are not published yet.
@@ -626,9 +625,9 @@ private:
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // Makes one attempt to move up to `most` items into or out of the ring, and calls move() for
-    // each of them, before it acquires the lock. For a sender, move() makes an item; for a
-    // receiver, move(T&) takes an item. If Count is not `one`, sets `moved` to the number of items.
+    // Makes one attempt to move up to `most` items into or out of the ring. For each item, calls
+    // move() without the lock. For a sender, move() makes an item; for a receiver, move(T&) takes
+    // an item. If Count is not `one`, sets `moved` to the number of items.
     template <side Which, class Move, class Count>
     attempt transfer(Move& move, Count most, std::size_t& moved) noexcept {
         claim c;
@@ -739,10 +738,10 @@ private:
         out.publish();
     }
 
-    // Attempts to complete the wait with the ring alone. Returns nothing if that fails.
+    // Attempts to move the item of `w` into or out of the ring. Returns nothing if that fails.
     std::optional<wait_status> attempt_for(node& w, side which) noexcept {
         if (!w.claim()) {
-            return wait_status::waiting; // its choice selected another wait: it need not queue
+            return wait_status::waiting; // its choice has selected another wait: not queued
         }
         std::size_t count = 0;
         auto make = [&w]() noexcept -> T& {
@@ -793,7 +792,7 @@ private:
     // the ring then has room or an item for that waiter, releases the lock and returns false; the
     // caller must try the ring again.
     bool lock_to_wait(side which) noexcept {
-        // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
+        // Order: seq_cst [ring.position]; this step raises the flag before the caller reads the
         // positions.
         lock::acquire_with(word_, flag_of(which));
         // If other waiters are queued, the flag was already raised when the ring had nothing for
@@ -825,7 +824,7 @@ private:
     }
     // Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
     bool serve(node& w, side which, outcomes& out) noexcept {
-        if (!w.claim()) { // its choice selected another wait
+        if (!w.claim()) { // its choice has selected another wait
             queue_of(which).remove(w);
             return true;
         }
@@ -866,8 +865,8 @@ private:
         }
     }
     // Passes the item of a waiting sender to a waiting receiver. If one of the two belongs to a
-    // select that has chosen another case, takes that one out of its queue instead. Returns false
-    // if the sender is no longer in its queue.
+    // select that has chosen another case, takes that waiter out of its queue instead. Returns true
+    // if the sender is still in its queue.
     bool match(node& sender, node& receiver, outcomes& out) noexcept {
         const auto* const mine = sender.choice();
         const auto* const yours = receiver.choice();
@@ -910,7 +909,8 @@ private:
     }
 
     ring ring_;
-    // The flags, and the lock. Every operation reads it. While nothing waits, it does not change.
+    // The flags and the lock. Every operation reads this word. While there are no waiters, it does
+    // not change.
     alignas(cache_line_pair) typename lock::atomic word_{0};
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock
@@ -926,8 +926,8 @@ private:
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, behind all items in
-/// it. If that is impossible, because the channel is full or closed, the item is destroyed.
-/// core/async_op.hpp says when a coroutine may be destroyed.
+/// it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
+/// coroutine may be destroyed.
 ///
 /// T is moved into the channel, inside it, and out of it, also by other threads than those that
 /// send or receive it. The move constructor of T and the destructor of a moved-from T must not use

@@ -298,7 +298,7 @@ public:
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     bool send(const T& value)
         requires std::is_copy_constructible_v<T>
     {

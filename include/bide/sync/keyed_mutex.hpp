@@ -23,7 +23,7 @@ namespace detail {
 
 template <class Key, class Platform> class key_shard;
 
-// One key. Its links and its count belong to the holder of the shard's lock.
+// One key. Only the holder of the shard's lock accesses `next` and `uses`.
 template <class Key, class Platform> struct key_entry {
     template <class T> using var = typename Platform::template var<T>;
 
@@ -41,7 +41,7 @@ template <class Key, class Platform> struct key_entry {
     var<key_entry*> next{nullptr};
 };
 
-// Keeps a key in the table, or nothing.
+// A key_use keeps one key in the table, or is empty.
 struct end_of_key_use {
     template <class Entry> void operator()(Entry* e) const noexcept { e->shard.end_use(*e); }
 };
@@ -59,7 +59,7 @@ public:
     key_shard() noexcept = default;
     key_shard& operator=(key_shard&&) = delete;
 
-    // Returns whether no key is in use. Requires: no other thread uses the shard.
+    // Returns true if no key is in use. Requires: no other thread uses the shard.
     bool empty() const noexcept { return size_ == 0; }
 
     // Finds the key, or adds it.
@@ -143,8 +143,8 @@ private:
         size_ = size_ - 1;
     }
 
-    // Moves all keys to `count` new buckets. If there is no memory for these, changes nothing.
-    // Returns the buckets that are no longer used.
+    // Moves all keys to `count` new buckets. If there is no memory for the new buckets, changes
+    // nothing. Returns the buckets that are no longer used.
     buckets resize(std::size_t count) noexcept {
         buckets next{count, nullptr};
         if (count > few) {
@@ -202,7 +202,7 @@ public:
     /// Requires: this object holds the lock of a key.
     const Key& key() const noexcept { return use_->key; }
 
-    /// Unlocks the key, or hands it to its first waiter. It holds nothing then.
+    /// Unlocks the key, or hands it to its first waiter. This object holds nothing then.
     void unlock() noexcept {
         if (use_ != nullptr) {
             const use mine = std::move(use_);
@@ -219,7 +219,7 @@ private:
     use use_;
 };
 
-/// What a coroutine's wait for a key carries: a use of the key.
+/// The data of a coroutine's wait for a key: a use of the key.
 template <class Key, class Platform> struct wait_payload<result<basic_key_lock<Key, Platform>>> {
     /// The use of the key.
     using type = detail::key_use<Key, Platform>;
@@ -272,7 +272,7 @@ public:
     keyed_mutex& operator=(keyed_mutex&&) = delete;
 
     /// Locks a key.
-    /// Blocks: until the key is free and every earlier waiter for the key has had its lock.
+    /// Blocks: until the key is free and every earlier waiter for the key has had the lock.
     /// Throws: std::bad_alloc, and what Hash, Equal and the copy of the key throw; nothing is
     /// locked then.
     key_lock lock(const Key& key) { return until(key, deadline::never()); }

@@ -19,7 +19,7 @@
 //   bool give() noexcept;                           unlocks; returns false if the mutex is seen not
 //                                                   to be locked
 //
-// A mutex that has a function unlock() of its own needs no give(). Others have a private constant
+// A mutex that has its own unlock() needs no give(). The other mutexes have a private constant
 // `name`, for messages.
 
 #include <bide/core/waiter.hpp>
@@ -91,7 +91,7 @@ template <class Platform> struct permit_mode {
         return of.give(most, most);
     }
 
-    // For a condition_variable: the queue, and what a waiter asks for there.
+    // For a condition_variable: the queue, and the amount that a waiter asks for in it.
     queue& waiters() const noexcept { return of; }
     std::ptrdiff_t handed_amount() const noexcept { return amount; }
 };
@@ -153,7 +153,7 @@ public:
     }
 
     /// Unlocks the mutex, or hands it to the first waiters.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
     void unlock() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&self());)
         if (!self().exclusive().give()) {

@@ -7,7 +7,7 @@
 //
 // A caller that has a permit (detail/permit_queue.hpp) has the right to an object. The callers wait
 // in the queue of the permits, so this header adds no wait of its own. The proof that there are
-// never more objects than the limit stands below.
+// never more objects than the limit is below.
 
 #include <bide/core/wait_ops.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
@@ -30,7 +30,8 @@ namespace detail {
 // busy <= limit always. A close empties the list, and from then on no caller begins to make an
 // object.
 
-// An object, and its place in the list. The links and the time belong to the holder of the lock.
+// An object, and its place in the list. Only the holder of the lock accesses the links and the
+// time.
 template <class T, class Platform> struct pooled_object {
     template <class V> using var = typename Platform::template var<V>;
 
@@ -67,7 +68,7 @@ public:
     // Returns the time for the calls below. If no object expires, does not read the clock.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
 
-    // Decides the next step of the caller. If the step is to lend or to destroy an object, stores
+    // Chooses the next step of the caller. If the step is to lend or to destroy an object, stores
     // that object in `found`. The object that was returned last is checked first: if it has
     // expired, all idle objects have expired.
     pool_step take(std::int64_t now, object*& found) noexcept {
@@ -84,7 +85,8 @@ public:
         return is_spare(*found, now) ? pool_step::destroy : pool_step::lend;
     }
 
-    // Takes the object back. Returns false if the pool is closed; the caller destroys it.
+    // Takes the object back. If the pool is closed, returns false, and the caller destroys the
+    // object.
     bool put(object& returned, std::int64_t now) noexcept {
         const typename lock::guard inside(word_);
         if (closed_) {
@@ -101,7 +103,8 @@ public:
         return true;
     }
 
-    // Takes out an object that has expired, for the caller to destroy; nullptr if there is none.
+    // Removes an object that has expired from the list and returns it; nullptr if there is none.
+    // The caller destroys the object.
     object* pop_expired(std::int64_t now) noexcept {
         if (idle_ns_ == never_expires) {
             return nullptr;
@@ -115,7 +118,8 @@ public:
         return old;
     }
 
-    // Counts an object that a caller with a permit destroys, or could not make.
+    // Removes an object from the count. A caller with a permit destroys the object, or could not
+    // make it.
     void lose() noexcept {
         const typename lock::guard inside(word_);
         size_ = size_ - 1;
@@ -277,9 +281,9 @@ private:
 
 /// Configures an object_pool.
 struct object_pool_options {
-    /// The most objects that exist at a time, at least 1. It has to be set.
+    /// The largest number of objects that exist at a time, at least 1. The caller must set it.
     std::size_t limit = 0;
-    /// The number of objects that do not expire, at most `limit`. They are made on demand, too.
+    /// The number of objects that do not expire, at most `limit`. These are also made on demand.
     std::size_t keep = 0;
     /// An object that was idle for this time has expired. By default, none expires.
     std::chrono::nanoseconds idle_time = (std::chrono::nanoseconds::max)();
@@ -341,20 +345,21 @@ private:
     std::unique_ptr<object, give_back> mine_;
 };
 
-/// A bounded pool of objects for threads and coroutines. A caller borrows an object, and waits if
-/// all of them are lent, first come, first served. The object that was returned last is lent first.
-/// If no object is idle, the caller makes one.
+/// A bounded pool of objects for threads and coroutines. Callers borrow objects. If no object is
+/// idle and the limit is not reached, the caller makes an object. If all objects are lent, the
+/// caller waits, first come, first served. The object that was returned last is lent first.
 ///
-/// Several threads may call the two callables at a time. The callables and the destructors of the
-/// objects run on the thread of the caller that borrows, with no lock held. If `make` borrows from
-/// the same pool, it may wait for itself. If `make` throws, the caller gets the exception, and the
-/// next waiter may borrow. If the check returns false, the object is destroyed, and the caller gets
-/// another one; if the check throws, the object is destroyed, and the caller gets the exception.
+/// Several threads may call the two callables at the same time. The callables and the destructors
+/// of the objects run on the thread of the caller that borrows, with no lock held. If `make`
+/// borrows from the same pool, it may wait for itself. If `make` throws, the caller gets the
+/// exception, and the next waiter may borrow. If the check returns false, the object is destroyed,
+/// and the caller gets another one; if the check throws, the object is destroyed, and the caller
+/// gets the exception.
 ///
-/// An object that has expired is not lent. The pool has no thread of its own: it destroys such
-/// objects when an object is returned, when all idle ones have expired and one is acquired, and in
-/// trim(). If expired objects must also be destroyed while the pool is not used, the program must
-/// call trim() from time to time.
+/// An object that has expired is not lent. The pool has no thread of its own. It destroys expired
+/// objects in trim() and when an object is returned. An acquire that finds all idle objects expired
+/// destroys them, too. If expired objects must also be destroyed while the pool is not used, the
+/// program must call trim() from time to time.
 ///
 /// To borrow an idle object allocates nothing. To make an object takes one allocation, besides
 /// those of `make`.
@@ -405,8 +410,7 @@ public:
     object_pool& operator=(object_pool&&) = delete;
 
     /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
-    /// Blocks: until an object is free or a new one is within the limit, and every earlier waiter
-    /// was served.
+    /// Blocks: until an object is idle or may be made, and every earlier waiter was served.
     /// Throws: closed_error if the pool is closed; what the callables throw.
     lease acquire() { return std::move(lend(wait(deadline::never())).value()); }
 

@@ -23,9 +23,9 @@ namespace bide { inline namespace BIDE_ABI {
 template <class Platform> class basic_semaphore;
 
 /// Owns n permits of a semaphore and releases them when it is destroyed. The constructors are those
-/// of std::unique_lock. If other callers have released more permits than they acquired, the count
-/// after the release of all n could exceed max(). Then max() permits are free, and the excess is
-/// dropped. There is no release(), because the name is ambiguous: std::unique_lock::release()
+/// of std::unique_lock. If the release would raise the count above max(), the count becomes max()
+/// and the excess is dropped. This can happen only if other callers have released more permits than
+/// they acquired. There is no release(), because the name is ambiguous: std::unique_lock::release()
 /// forgets its lock, and semaphore::release() returns permits. Use reset() or forget().
 template <class Platform> class [[nodiscard("name it")]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
@@ -50,7 +50,7 @@ public:
         }
     }
 
-    /// Takes over `amount` permits that the caller has acquired. If that is outside [0, max()],
+    /// Takes over `amount` permits that the caller has acquired. If `amount` is outside [0, max()],
     /// owns nothing.
     [[nodiscard("name it")]] basic_permit(semaphore& from, std::adopt_lock_t,
                                           std::ptrdiff_t amount = 1) noexcept {
@@ -104,8 +104,7 @@ public:
         return part;
     }
 
-    /// Takes over all permits of `other`. If one of the two objects belongs to no semaphore, the
-    /// merge is allowed.
+    /// Takes over all permits of `other`. Either object may belong to no semaphore.
     /// Throws: std::invalid_argument if they belong to different semaphores, std::overflow_error if
     /// the permits of both are more than max(). Nothing changes then.
     void merge(basic_permit&& other) {
@@ -217,15 +216,14 @@ public:
     }
 
     /// Acquires n permits as acquire() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a permit that releases them when it is
-    /// destroyed.
+    /// Returns: an operation for co_await; its value is a basic_permit that owns the n permits.
     basic_async_op<basic_permit<Platform>, Platform> async_acquire(std::ptrdiff_t n = 1) {
         return {acquiring{{permits_, valid(n)}, *this}};
     }
 
     /// Closes the semaphore: every present and later acquire fails with errc::closed. If a waiter
     /// was granted a part of its permits, these become free. Permits that are held stay valid, and
-    /// release() still counts them.
+    /// release() still adds them to the free permits.
     /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return permits_.close(); }
     /// Returns true if close() was called.
@@ -295,7 +293,7 @@ public:
     /// Cancels the wait of `w`.
     /// Returns: true if this call has ended the wait, or if `w` did not wait. Then the waker of `w`
     /// does not run. If `w` was granted a part of its permits, that part goes to the waiters behind
-    /// it. False if `w` is complete already; if `w` was granted, the caller owns the permits.
+    /// `w`. False if `w` is complete already; if `w` was granted, the caller owns the permits.
     /// Blocks: if a release on another thread has granted `w` and still runs the wakers of earlier
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
     /// the call does not block, and the waker of `w` does not run. So the wakers of two releases on
@@ -336,7 +334,7 @@ private:
                    : thread_wait<queue, Platform>::until(permits_, n, limit);
     }
 
-    // A wait for permits that its permit releases (core/wait_ops.hpp).
+    // The operation of async_acquire() (core/wait_ops.hpp).
     struct acquiring : queue::taking {
         basic_semaphore& of;
 

@@ -2,7 +2,7 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// What all kinds of channels share: their lock, and the waits that move an item, which are the
+// What all kinds of channels share: their lock, and the waits that move an item. These are the
 // waits of threads, and the operations of coroutines and selects. A Source is the object that a
 // wait belongs to, such as a channel. It has
 //
@@ -57,7 +57,7 @@ template <class Platform> struct brief_lock {
     }
 
     // Acquires the lock, and sets the bits `more` in the same step.
-    // Order: seq_cst; the user of the word pairs this step with another one. Also acquires, as
+    // Order: seq_cst; the caller pairs this step with another seq_cst step. Also acquires, as
     // acquire() does.
     static word acquire_with(atomic& at, word more) noexcept {
         return acquire_by<std::memory_order_seq_cst>(at, more);
@@ -129,8 +129,8 @@ private:
 };
 
 // Checks what every channel requires of its items. If a requirement is not met, an error message
-// names it. The destructor is checked first, because std::is_nothrow_move_constructible is false
-// too if the destructor may throw.
+// names it. The destructor is checked first, because std::is_nothrow_move_constructible is also
+// false if the destructor may throw.
 //
 // The channels rely on nothing else: an item is constructed in place by direct initialisation and
 // never assigned, and its address is taken by __builtin_addressof(). An item of any alignment is
@@ -180,14 +180,14 @@ void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     to.put(to.where, __builtin_addressof(item));
 }
 
-// Takes the first waiter that can still be granted out of the queue, moves its item by move(node&),
-// and adds the waiter to `granted`. Returns false if there is no such waiter.
+// Takes waiters out of the queue until one can be granted. Moves the item of that waiter by
+// move(node&), and adds the waiter to `granted`. If no waiter can be granted, returns false.
 template <class Platform, class Move>
 bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
           basic_wake_list<Platform>& granted) noexcept {
     while (!waiting.empty()) {
         auto& w = waiting.pop();
-        if (w.claim()) { // else its choice selected another wait
+        if (w.claim()) { // else its choice has selected another wait
             move(w);
             w.commit();
             granted.push(w);
