@@ -474,8 +474,8 @@ public:
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
-    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns waiting
-    // (full) or closed.
+    // Moves `value` in and returns granted. If that is impossible, leaves `value` unchanged and
+    // returns waiting (full) or closed.
     wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
@@ -484,8 +484,8 @@ public:
                    : send_again(value);
     }
 
-    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
-    // returns waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. If there is
+    // none, returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
         const attempt a = transfer<side::receiving>(put, one(), received);

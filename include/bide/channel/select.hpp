@@ -8,12 +8,13 @@
 ///
 /// Exactly one case happens. The other cases have no effect: no item is taken, no permit is held,
 /// no wakeup is lost. If several cases can happen at once, each of them is chosen with the same
-/// probability. The functions called _biased choose the first of them.
+/// probability. The functions whose names end in _biased choose the first of them.
 ///
-/// A closed channel is ready to receive from and to send to; the result says that it is closed. A
-/// requested stop and a deadline that has passed are ready cases too. So a loop that always finds a
-/// ready case soon takes them and can end. A time-out is chosen only if no other case is ready, so
-/// such a loop never takes it. A case that was made from a null pointer never happens.
+/// A send to a closed channel is a ready case; so is a receive from it. The result says that the
+/// channel is closed. A requested stop and a deadline that has passed are ready cases, too. So a
+/// loop soon chooses them, even if another case is always ready. A time-out is chosen only if no
+/// other case is ready, so such a loop never chooses it. A case that was made from a null pointer
+/// never happens.
 ///
 /// \code
 /// auto s = bide::select(bide::on_recv(orders), bide::on_event(quit), bide::on_timeout(50ms));
@@ -101,10 +102,10 @@ public:
         entry** end() const noexcept { return first + count; }
     };
 
-    // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a
-    // random one, unless `biased`.
+    // Tries the cases, and returns true if one has happened. Puts the entries into the order in
+    // which they are tried and enqueued. Unless `biased` is true, this is a random order.
     BIDE_INLINE bool try_all(entries all, bool biased) noexcept {
-        // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
+        // Fisher and Yates's shuffle. Each place is drawn only when it is tried.
         for (std::size_t i = 0; i < all.count; ++i) {
             if (!biased) {
                 std::swap(all.first[i], all.first[i + any_below(all.count - i)]);
@@ -122,9 +123,9 @@ public:
         return false;
     }
 
-    // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
-    // select was ended; `main` is not published then. If `timers` is true, timers fire the cases of
-    // time-outs and deadlines; otherwise the owner reads the clock.
+    // Enqueues the cases. Called after try_all(). If a case has happened or the select was ended,
+    // returns true, and no other thread publishes `main`. If `timers` is true, timers fire the
+    // cases of time-outs and deadlines. If not, the owner reads the clock.
     BIDE_NOINLINE bool begin(entries all, node& main, bool timers) noexcept {
         main_ = &main;
         for (const bool last : {false, true}) {
@@ -153,7 +154,7 @@ public:
             main.settle(forbidden);
             return true;
         }
-        // Order: acq_rel [select.progress]; see on_case.
+        // Order: acq_rel [select.progress]; sees the case that has happened, or publishes the nodes.
         if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & over) == 0) {
             return false;
         }
@@ -162,7 +163,7 @@ public:
     }
 
     // Blocks the thread until a case happens, or until a time-out or a deadline ends the wait. If
-    // `may_wait` is false, ends the wait at once unless a case has happened. Call it after
+    // `may_wait` is false, ends the wait at once unless a case has happened. Called after
     // try_all().
     BIDE_NOINLINE void wait(entries all, bool may_wait) noexcept {
         node main;
@@ -176,15 +177,15 @@ public:
     }
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
-    // returns false if the owner has not queued all cases yet; when it has queued them, it finds
-    // that the select was ended.
+    // returns false if the owner has not queued all cases yet. After the owner has queued them,
+    // begin() finds that the select was ended.
     BIDE_NOINLINE bool cancel(wait_status why) noexcept {
         if (!this->claim()) {
             return false;
         }
         this->commit();
         ended_ = why;
-        // Order: acq_rel [select.progress]; see on_case.
+        // Order: acq_rel [select.progress]; publishes `ended_`, or sees what the owner has queued.
         return (progress_.fetch_or(over, std::memory_order_acq_rel) & begun) != 0;
     }
 
@@ -246,7 +247,7 @@ private:
     }
 
     // Called when a case has happened. Returns the waiter of the owner, which the caller publishes.
-    // If the owner does not wait, returns nullptr; then the step on `progress_` is the caller's
+    // If the owner does not wait yet, returns nullptr. Then the step on `progress_` is the caller's
     // last access to the select.
     static node* on_case(basic_choice<Platform>& choice) noexcept {
         auto& self = static_cast<basic_select_core&>(choice);
@@ -337,7 +338,7 @@ public:
         return kind_ == kind::timeout || kind_ == kind::deadline ? &timeout_ : nullptr;
     }
 
-    // ---- As those of an operation (core/wait_ops.hpp)
+    // ---- The steps of an operation (core/wait_ops.hpp)
 
     wait_status try_now() const noexcept {
         const bool ready = kind_ == kind::stop
@@ -379,7 +380,7 @@ private:
         void operator()() const noexcept { run(node); }
     };
 
-    // What this resumes does not run on the thread that requested the stop.
+    // A coroutine that this call resumes does not run on the thread that requested the stop.
     template <class Platform> static void stopped(void* node) noexcept {
         wake_scope<Platform> away(&service_executor<Platform>);
         end_by<Platform>(node);
@@ -516,7 +517,8 @@ template <class T, class Platform> auto case_of(basic_async_op<T, Platform>&& op
     return basic_select_case<value, Platform>(std::move(op).as_case());
 }
 
-// A case that owns its handle. Make makes the case of the handle once the handle stays in place.
+// A case that owns its handle. fill() makes the case of the handle, because the handle is not moved
+// after that.
 template <class Handle, class Make> class owning_case {
     using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
     static_assert(std::is_nothrow_move_constructible_v<Handle>,
@@ -556,13 +558,14 @@ template <class Object, class Make> auto case_from(Object&& of, Make make) {
 template <class Channel>
 using sent_through = typename std::remove_pointer_t<std::remove_cvref_t<Channel>>::value_type;
 
-// True if on_send() takes a T from such an argument. 0 and nullptr do not count as pointers.
+// True if on_send() finds its T by an argument of this type. 0 and nullptr do not count as
+// pointers.
 template <class T, class Argument>
 inline constexpr bool is_sent_from =
     std::is_convertible_v<Argument, T&> ||
     (std::is_convertible_v<Argument, T*> && !std::is_null_pointer_v<std::remove_cvref_t<Argument>>);
 
-// Returns where the item of such an argument is.
+// Returns the address of the T that the argument refers or points to.
 template <class T, class Argument> T* sent_from(Argument&& value) noexcept {
     if constexpr (std::is_convertible_v<Argument, T&>) {
         T& item = std::forward<Argument>(value);
@@ -634,7 +637,8 @@ template <class Mutex, class... Key> auto on_lock(Mutex&& what, const Key&... ke
                              [&key...](auto& m) { return detail::case_of(m.async_lock(key...)); });
 }
 
-/// Makes a case that locks as lock_shared() does; otherwise as on_lock().
+/// Makes a case that locks as lock_shared() does, for each type that has async_lock_shared(). If
+/// the case is not chosen, the mutex is not locked.
 template <class Mutex> auto on_lock_shared(Mutex&& what) {
     return detail::case_from(std::forward<Mutex>(what),
                              [](auto& m) { return detail::case_of(m.async_lock_shared()); });
@@ -652,7 +656,8 @@ template <class Event, class... Token> auto on_event(Event&& what, const Token&.
 inline select_case<std::monostate> on_timeout(deadline::from_now rest) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, rest}};
 }
-/// Makes a case for a time-out at a point in time; otherwise as on_timeout(rest).
+/// Makes a case for a time-out. It happens when a point in time has passed and no other case can
+/// happen.
 inline select_case<std::monostate> on_timeout(deadline when) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, when}};
 }
@@ -672,7 +677,7 @@ inline select_case<std::monostate> on_stop(std::stop_token token) {
 
 namespace detail {
 
-template <class C> struct result_of_case { // of what select() refuses
+template <class C> struct result_of_case { // for what is not a case
     using type = std::monostate;
 };
 template <case_of_select C> struct result_of_case<C> {
@@ -741,7 +746,8 @@ public:
     // Blocks the thread, after try_all().
     void wait(bool may_wait) noexcept { core_.wait({order_, count}, may_wait); }
 
-    // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
+    // Called after the wait. Returns the result of the chosen case as an Out. If no case has
+    // happened, returns none().
     template <class Out, class OnNone> Out collect(OnNone&& none) {
         return collect_from<Out, 0>(core_.finish({order_, count}), none);
     }
@@ -822,8 +828,8 @@ template <class... Cases> constexpr bool are_cases() noexcept {
     return all && sizeof...(Cases) > 0;
 }
 
-// Selects on this thread. Out is selected<Cases...>, or a std::optional of it: then the select only
-// tries the cases, and returns nothing if no case could happen.
+// Selects on this thread. If Out is selected<Cases...>, waits. If Out is a std::optional of it,
+// only tries the cases, and returns nothing if no case could happen.
 template <class Out, class... Cases> Out select_now([[maybe_unused]] bool biased, Cases&... cases) {
     constexpr bool may_wait = std::is_same_v<Out, selected<Cases...>>;
     const auto none = []() noexcept -> Out {

@@ -94,8 +94,9 @@ public:
     struct chosen {
         std::size_t index; ///< The index of the case that happened.
     };
-    /// Waits as select() does, for a coroutine, in which the handler is called.
-    /// Throws: as select(); std::system_error as async_select() in select.hpp.
+    /// Waits as select() does, for a coroutine. The coroutine calls the handler when it resumes.
+    /// Throws: as select(); std::system_error if the service thread of bide is needed for a case
+    /// and cannot be started.
     auto async_select() -> basic_async_op<chosen, Platform> {
         if (needs_timers_) {
             detail::prepare_timers<Platform>();
@@ -178,7 +179,7 @@ private:
         wait_status try_now() const noexcept {
             return of.try_all() ? wait_status::granted : wait_status::waiting;
         }
-        // If it is complete, collect() finds out how.
+        // If the select is complete, collect() finds out which case has happened.
         wait_status enqueue(node& w) const noexcept {
             return of.core_->begin(of.entries(), w, true) ? wait_status::granted
                                                           : wait_status::waiting;
@@ -211,11 +212,11 @@ private:
 
     std::vector<std::unique_ptr<slot>> slots_; // nullptr: removed
     std::vector<std::unique_ptr<slot>>
-        removed_; // by a handler that may be the handler of one of them
+        removed_; // by the running handler, perhaps its own case
     std::size_t size_ = 0;
     state state_ = state::idle;
-    bool needs_timers_ = false; // one of the cases, also of removed ones, needs timers
-    std::vector<entry*> order_; // of the current select: the slots in which the cases are tried
+    bool needs_timers_ = false; // a case, perhaps a removed one, needs timers
+    std::vector<entry*> order_; // the slots, in the order in which the current select tries them
     std::optional<core> core_;  // of the current select
 };
 

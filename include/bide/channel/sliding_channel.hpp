@@ -29,7 +29,7 @@ public:
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size() == 0; }
 
-    // If there is no room, the oldest item goes to `out`.
+    // If there is no room, moves the oldest item to `out`.
     void put(T& item, displaced& out) noexcept {
         if (size() == capacity()) {
             auto away = [&out](T& oldest) noexcept { out.emplace(std::move(oldest)); };
@@ -78,8 +78,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// the other forms of send destroy it, without a lock.
 ///
 /// Each item is received at most once, by one of the receivers, so T need not be copyable. In a
-/// watch (channel/watch.hpp) each receiver reads each latest value, as a copy; in a broadcast
-/// (channel/broadcast.hpp) each subscriber gets each value, and learns how many it has missed.
+/// watch (channel/watch.hpp), each receiver copies the latest value. In a broadcast
+/// (channel/broadcast.hpp), each subscriber gets every value, or learns how many it has missed.
 ///
 /// Receivers are served in the order in which they came. While a receiver waits, no item is
 /// displaced. If an item was granted to a coroutine that is destroyed before it resumes, the next

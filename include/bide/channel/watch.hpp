@@ -80,8 +80,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // The caller holds the write lock. Only the holder of that lock replaces the value, so the
-        // reference stays valid until the caller releases it.
+        // Only the holder of the write lock replaces the value. So the reference stays valid until
+        // the caller releases the write lock.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -129,11 +129,12 @@ private:
             w.carry(*this);
             return of.enqueue(w);
         }
-        bool cancel(node&, wait_status) noexcept { return false; } // a writer waits without a limit
+        bool cancel(node&, wait_status) noexcept { return false; } // it waits without a limit
     };
     using waits = thread_wait<write_wait, Platform>;
 
-    // Acquires the lock of the state when the write lock is free, or is this thread's.
+    // Acquires the lock of the state. If another thread holds the write lock, first waits until
+    // this thread holds it.
     void lock_to_write() noexcept {
         base::lock();
         const void* const writer = writer_;
@@ -161,7 +162,7 @@ private:
         return what;
     }
 
-    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the
+    // Sends `next`, unless `next` is nullptr or the watch is closed. Then releases the lock of the
     // state, and the write lock if the caller holds it. Returns true if `next` was sent.
     // Requires: the caller has called lock_to_write(), or holds both locks.
     bool end_write(shared_value* next) noexcept {
@@ -192,8 +193,8 @@ private:
 
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
-/// any number may call get(). A copy starts with the same version as seen. A receiver may outlive
-/// the watch. It must not be moved or destroyed while it waits.
+/// any number may call get(). A copy has seen the same versions as its original. A receiver may
+/// outlive the watch. It must not be moved or destroyed while it waits.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 
@@ -224,9 +225,10 @@ public:
     /// Returns true if there is a version that this receiver has not seen.
     bool has_changed() const noexcept { return at_.state().has_changed(at_.reader()); }
 
-    /// Waits for a version that this receiver has not seen. The latest version counts as seen then.
+    /// Waits for a version that this receiver has not seen. After that, the latest version counts
+    /// as seen.
     /// Blocks: until there is such a version.
-    /// Returns: errc::closed if the last version was seen and no more will come.
+    /// Returns: errc::closed if this receiver has seen the last version and no more will come.
     /// Memory order: what happens before the send happens before the return.
     result<void> changed() { return wait(deadline::never()); }
 
@@ -267,8 +269,8 @@ private:
 
 /// A value that changes, with any number of receivers. Any number of threads may send and modify.
 /// While a value is copied or destroyed, no lock is held that a reader might wait for. Several
-/// threads may copy a value at the same time; the last thread that refers to it destroys it. A new
-/// value is allocated; nothing else allocates.
+/// threads may copy a value at the same time; the last thread that refers to it destroys it. A send
+/// and a modify() allocate the new value; nothing else allocates.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 
@@ -293,7 +295,8 @@ public:
     /// Returns: true if it was sent; false if the watch is closed, and the value is destroyed.
     /// Throws: std::bad_alloc, with `value` unchanged; what the move or copy of T throws. In both
     /// cases nothing was sent.
-    /// Requires: not called by a function that modify() of this watch runs; terminates otherwise.
+    /// Requires: the caller is not a function that modify() of this watch runs; terminates
+    /// otherwise.
     bool send(T&& value) {
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
@@ -307,15 +310,15 @@ public:
 
     /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once.
     /// While f runs, other sends and modifications of this watch wait, in the order in which they
-    /// came. So f must not wait for one of them. Reads, waits for changes and close() do not wait
-    /// for f, and f may call them.
+    /// came. So f must not wait for one of them, or for a change. Reads, waits for changes and
+    /// close() do not wait for f. f itself may read and close.
     /// Blocks: while another modify() runs its function.
     /// Returns: true if it was sent; false if the watch is closed. If it was closed before, f is
     /// not called.
     /// Throws: what f and the copy of T throw, std::bad_alloc; nothing was sent then.
     /// Requires: as send().
     template <class F> bool modify(F&& f) {
-        // Coroutines that f resumes may send. So they resume when the write lock is released.
+        // Coroutines that f wakes may send. So they resume only after the write lock is released.
         const wake_scope<Platform> later;
         typename state::shared_value
             next; // after the send: the old value, destroyed without a lock

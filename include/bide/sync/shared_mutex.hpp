@@ -202,8 +202,8 @@ private:
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
 /// wait for ever.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock() and
-/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
+/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
+/// and lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
 /// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared().
 template <class Platform>
 class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {

@@ -18,8 +18,8 @@
 //                               source. Or leaves it in place and returns false, if neither is
 //                               possible.
 //   bool yield_before_wait(try_again)
-//                               Lets a thread yield before it queues. Returns true if try_again()
-//                               did.
+//                               Lets a thread yield before it queues. Returns true if
+//                               try_again() has returned true.
 //   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0,
 //                               it waits by waiter::park().
 
