@@ -26,7 +26,7 @@ namespace detail {
 //   queued     there are waiters
 //   taken      the mutex is locked
 //   notified   the head of the queue is awake and will try to take the mutex
-//   handoff the head was overtaken for max_overtake_time
+//   handoff    the head was overtaken for max_overtake_time
 //   left       how often the head may still be overtaken
 //
 //   taken queued notified
@@ -115,7 +115,7 @@ public:
         }
     }
 
-    // For thread_wait.
+    // Called by thread_wait.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
     bool cancel(node& w, wait_status why) noexcept {
         lock_word::acquire(word_);
@@ -189,8 +189,7 @@ public:
     }
     static constexpr std::ptrdiff_t handed = 0;
 
-    // The steps of an operation that waits for the mutex (core/wait_ops.hpp). It has no result
-    // type.
+    // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
     struct locking {
         basic_adaptive_lock& of;
 

@@ -30,8 +30,8 @@ namespace detail {
 //
 // Why no waiter is left behind: a waiter sets `queued` under the lock by a CAS that fails if the
 // phase has ended. The last arrival ends the phase by a CAS if `queued` is clear. If `queued` is
-// set, it first acquires the lock. A waiter holds the lock until it is linked, so the last arrival
-// finds it:
+// set, the last arrival first acquires the lock. A waiter holds the lock until it is linked, so the
+// last arrival finds the waiter:
 //
 //   phase ends, then the waiter's CAS    the CAS fails, and the waiter is let through
 //   the waiter's CAS, then phase ends    the last arrival finds `queued`, and the waiter
@@ -290,8 +290,8 @@ public:
         return {typename gate::passing{&gate_, token.at_}};
     }
 
-    /// Arrives once before it returns, and waits as wait() does, for a coroutine. The arrival
-    /// counts, even if the operation is not awaited.
+    /// Arrives once, even if the operation is not awaited. The operation waits as wait() does, for
+    /// a coroutine.
     /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_arrive_and_wait() {
         const auto mine = count(1);

@@ -22,7 +22,7 @@ namespace detail {
 // the lock of the queue:
 //
 //   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
-//   a waiter, then loan the loan finds `queued`, and does not begin
+//   a waiter, then loan    the loan finds `queued`, and does not begin
 //
 // A waiter that ends the loan holds the lock until it is queued itself. If it released the lock
 // before, another loan could begin. Then the waiter would wait for permits that no thread gives
@@ -280,9 +280,8 @@ private:
         if (!permits_.take_known(all, 1) && !permits_.try_take(1)) {
             return false;
         }
-        // Order: relaxed; if an increment is lost, the bias begins later.
+        // Order: relaxed, for both steps; if an increment is lost, the bias begins later.
         const word reads = reads_.load(std::memory_order_relaxed) + 1;
-        // Order: relaxed; as for the load.
         reads_.store(reads, std::memory_order_relaxed);
         if (reads >= Slots) {
             permits_.lend(
@@ -346,10 +345,10 @@ private:
 /// Threads are assigned to the slots round-robin, in the order of their first reads.
 ///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
-/// and lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
-/// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared(). Each function that
-/// locks it exclusively ends the bias; try_lock() does so even if it returns false. While the mutex
-/// is biased, unlock_shared() may not detect that the mutex is not locked. Then a later unlock()
+/// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
+/// unlock(), each of these with _shared, and unlock_and_lock_shared(). Each function that locks it
+/// exclusively ends the bias; try_lock() does so even if it returns false. While the mutex is
+/// biased, unlock_shared() may not detect that the mutex is not locked. Then a later unlock()
 /// terminates.
 template <class Platform, unsigned Slots>
 class basic_biased_shared_mutex

@@ -64,7 +64,7 @@ public:
         }
     }
 
-    // The address of the queue of the mutex, and the number of units that a waiter asks for there.
+    // The address of the queue of the mutex, and the number of units that a waiter asks for in it.
     const void* address() const noexcept { return queue_; }
     std::ptrdiff_t amount() const noexcept { return amount_; }
 
@@ -205,7 +205,8 @@ public:
         granted.publish(wait_status::granted);
     }
     void notify_all() noexcept {
-        // Order: relaxed; the mutex orders this load, as in notify_one().
+        // Order: relaxed; as in notify_one(), this thread has locked the mutex since a waiter
+        // unlocked it.
         if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
             return;
         }
@@ -288,7 +289,8 @@ private:
 
 } // namespace detail
 
-/// The value of a coroutine's wait that was notified. If the wait has a predicate, it is true.
+/// The value of a coroutine's wait that was notified. If the wait has a predicate, the predicate is
+/// true.
 template <class Platform> struct basic_notified {};
 
 namespace detail {

@@ -230,7 +230,8 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
 /// allocates memory for it, which is freed when the key has neither a holder nor a waiter. A wait
 /// allocates nothing else.
 ///
-/// Equal is called with a lock of the table held: it must not use the keyed_mutex.
+/// Requires: Equal does not use the keyed_mutex, because a lock of the table is held during the
+/// call.
 ///
 /// Memory order: what happens before an unlock of a key happens before the return of the next lock
 /// of the same key.

@@ -140,7 +140,8 @@ public:
             s.notification_ = wait_status::granted;
         }
     }
-    // Frees the seat. If notify_one() has notified the seat, calls notify_one() again.
+    // Frees the seat. If notify_one() has notified the seat, calls notify_one() for the next
+    // waiter.
     void disable(seat& s) noexcept {
         if (s.state_ != seat::state::held) {
             return;
@@ -265,9 +266,9 @@ private:
 
 } // namespace detail
 
-/// Tells waiters that something has changed. It contains no other state: the state that changes is
-/// in atomics, in a channel, or under a mutex. Threads, coroutines and callbacks wait in one queue,
-/// first in, first out.
+/// Tells waiters that something has changed. It does not contain the state that changes: that state
+/// is in atomics, in a channel, or under a mutex. Threads, coroutines and callbacks wait in one
+/// queue, first in, first out.
 ///
 /// notify_one() lets the first waiter through. If there is none, it stores a permit, which the next
 /// wait takes. There is one permit at most, so a consumer must process all items that it finds
@@ -384,7 +385,8 @@ public:
     /// Constructs a listener and enables it.
     explicit listener(basic_notify& of) noexcept : of_(of.queue_) { enable(); }
 
-    /// Disables the listener. If notify_one() has notified it, calls notify_one() again.
+    /// Disables the listener. If notify_one() has notified it, calls notify_one() for the next
+    /// waiter.
     ~listener() { of_.disable(seat_); }
     listener& operator=(listener&&) = delete;
 

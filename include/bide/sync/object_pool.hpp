@@ -118,8 +118,8 @@ public:
         return old;
     }
 
-    // Removes an object from the count. A caller with a permit destroys the object, or could not
-    // make it.
+    // Called by a caller with a permit that destroys an object or could not make it. Removes the
+    // object from the count.
     void lose() noexcept {
         const typename lock::guard inside(word_);
         size_ = size_ - 1;
@@ -235,7 +235,7 @@ public:
 
     // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if this object
     // has found an idle object that is good. Returns `make` if the caller has to call fill().
-    // Throws: what the check throws; the object that was checked is destroyed.
+    // Throws: what is_good() throws; the object that was checked is destroyed.
     pool_step find() {
         for (;;) {
             object* found = nullptr;
@@ -322,7 +322,7 @@ public:
     /// Requires: the lease holds an object.
     T* operator->() const noexcept { return std::addressof(mine_->value); }
 
-    /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed, it
+    /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed,
     /// destroys the object. The pool also destroys objects that have expired.
     void reset() noexcept { mine_.reset(); }
     /// Destroys the object instead of returning it, for example because it is broken. The lease is
@@ -349,12 +349,12 @@ private:
 /// idle and the limit is not reached, the caller makes an object. If all objects are lent, the
 /// caller waits, first come, first served. The object that was returned last is lent first.
 ///
-/// Several threads may call the two callables at the same time. The callables and the destructors
-/// of the objects run on the thread of the caller that borrows, with no lock held. If `make`
-/// borrows from the same pool, it may wait for itself. If `make` throws, the caller gets the
-/// exception, and the next waiter may borrow. If the check returns false, the object is destroyed,
-/// and the caller gets another one; if the check throws, the object is destroyed, and the caller
-/// gets the exception.
+/// Several threads may call the two callables, `make` and `is_good`, at the same time. The
+/// callables and the destructors of the objects run on the thread of the caller that borrows, with
+/// no lock held. If `make` borrows from the same pool, it may wait for itself. If `make` throws,
+/// the caller gets the exception, and the next waiter may borrow. If `is_good` returns false, the
+/// object is destroyed, and the caller gets another one. If `is_good` throws, the object is
+/// destroyed, and the caller gets the exception.
 ///
 /// An object that has expired is not lent. The pool has no thread of its own. It destroys expired
 /// objects in trim() and when an object is returned. An acquire that finds all idle objects expired
@@ -465,7 +465,7 @@ public:
         return destroyed;
     }
 
-    /// Returns the most objects that exist at a time.
+    /// Returns the largest number of objects that exist at a time.
     std::size_t limit() const noexcept { return limit_; }
     /// Returns the number of objects that exist or are being made. It may be outdated when the
     /// caller reads it.
@@ -558,7 +558,7 @@ private:
     const std::unique_ptr<detail::object_source<T, Platform>> source_;
 };
 
-/// The type of the objects is what the callable makes.
+/// Deduces the type of the objects from the result of make().
 template <class Make, class... IsGood>
 explicit object_pool(object_pool_options, Make, IsGood...)
     -> object_pool<std::invoke_result_t<Make&>>;

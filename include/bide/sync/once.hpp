@@ -226,7 +226,7 @@ public:
     /// Returns true if the flag is set. It is one load.
     bool is_set() const noexcept { return this->turns_.is_closed(); }
 
-    /// Calls f(args...) unless the flag is set, and sets it.
+    /// If the flag is not set, calls f(args...) and sets the flag.
     /// Blocks: as begin() does.
     /// Throws: what f throws. The next caller then gets the turn.
     template <class F, class... Args> void call(F&& f, Args&&... args) {

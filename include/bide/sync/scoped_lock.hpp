@@ -189,7 +189,7 @@ public:
     /// Returns true if it has locked its mutexes.
     explicit operator bool() const noexcept { return set_.all_locked(); }
 
-    /// Unlocks the mutexes. It has locked none then.
+    /// Unlocks the mutexes. After that, this object holds none.
     void unlock() noexcept { set_.unlock(); }
 
 private:

@@ -229,7 +229,7 @@ public:
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return permits_.is_closed(); }
 
-    /// Removes up to n free permits for good.
+    /// Removes at most n free permits, permanently.
     /// Returns: the number of permits removed.
     std::ptrdiff_t forget_permits(std::ptrdiff_t n) noexcept {
         return is_valid(n) ? static_cast<std::ptrdiff_t>(permits_.forget(count(n))) : 0;

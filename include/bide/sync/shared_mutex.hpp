@@ -197,14 +197,13 @@ private:
 };
 
 /// A mutex that many readers or one writer lock, in the order in which they came.
-/// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves.
-/// One reader at a time may have the right to upgrade its lock to an exclusive one.
-/// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
-/// wait for ever.
+/// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves. One
+/// reader at a time may have the right to upgrade its lock to an exclusive one. Not recursive, not
+/// even for readers: if a reader locks again behind a waiting writer, both wait for ever.
 ///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
-/// and lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
-/// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared().
+/// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
+/// unlock(), each of these with _shared, and unlock_and_lock_shared().
 template <class Platform>
 class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {
     using queue = detail::basic_permit_queue<Platform>;
@@ -340,7 +339,8 @@ public:
     /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. An upgrade cannot
     /// be a case of a select.
     /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
-    /// downgrade(). The upgradable_lock must outlive that lock.
+    /// downgrade().
+    /// Requires: the upgradable_lock outlives that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {
         return detail::lock_operation<Platform>(upgrading{{permits_, to_upgrade}},
                                                 [this]() noexcept { return upgraded_lock(*this); });

@@ -137,7 +137,8 @@ private:
         while ((seen & queued) == 0) { // the waiters have left meanwhile
             const Word unlocked = next(seen) & ~lock::both;
             // Order: release [gate.arrive], [barrier.phase], [notify.notify] and
-            // [lock_bits.release]; as change_or_lock() does, and this step also releases the lock.
+            // [lock_bits.release]; each waiter that is let through sees what was done before. The
+            // step also releases the lock.
             if (at.compare_exchange_weak(seen, unlocked, std::memory_order_release,
                                          std::memory_order_relaxed)) {
                 lock::wake_after(&at, seen);

@@ -37,9 +37,9 @@
 // Last access. If there are no waiters, a release ends with its CAS. If there are waiters, it
 // releases the lock and stores the surplus permits by one step. Then it publishes the grants, each
 // by one exchange on the waiter's own word (core/waiter.hpp), and wakes sleepers by address. So a
-// caller whose acquire succeeds may destroy the semaphore, even if releasers have not returned.
-// (After a fetch_add, a releaser would have to look for waiters. Another thread could already have
-// taken the permits and destroyed the semaphore.)
+// caller whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (If
+// a release were a fetch_add, it would have to look for waiters afterwards. Another thread could
+// already have taken the permits and destroyed the semaphore.)
 
 #include <bide/core/waiter.hpp>
 
@@ -121,8 +121,8 @@ public:
         }
     }
 
-    // take_known() and give_known() are try_take() and give() without the load: their CAS expects
-    // `free` free permits and no waiters. If the word differs, they do nothing and return false.
+    // take_known() and give_known() are try_take() and give() without the load. Their CAS expects a
+    // count of `free` and no waiters. If the word differs, they do nothing and return false.
     bool take_known(word free, word n) noexcept {
         word expected = free * one;
         // Order: acquire [permit.release]; the caller sees what came before the release.
@@ -137,10 +137,11 @@ public:
                                              std::memory_order_release, std::memory_order_relaxed);
     }
 
-    // Enqueues `w` and returns waiting, or settles `w` immediately and returns its status.
+    // If `w` has to wait, enqueues it and returns waiting. If not, completes it and returns its
+    // status.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
 
-    // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
+    // If `w` has to wait, enqueues it and returns waiting. If not, the caller publishes the result.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
     // Enqueues `w` in front of all waiters, because the caller holds permits that these waiters
@@ -155,8 +156,8 @@ public:
     // If n permits are free, there are no waiters and wanted() returns true, takes n permits and
     // calls open(), under the lock of the queue. Requires: the caller has a permit.
     template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
-    // Calls the argument `recall` under the lock of the queue. It returns the number of permits
-    // that come back, which become free. It returns zero if there was no loan.
+    // Calls the argument `recall` under the lock of the queue. The argument returns the number of
+    // permits that come back, zero if there was no loan. These permits become free.
     template <class Recall> void recall(Recall&& recall) noexcept;
     // Does recall() and then enqueue(), and holds the lock in between.
     template <class Recall> wait_status recall_and_enqueue(node& w, Recall&& recall) noexcept;
