@@ -119,8 +119,7 @@ public:
     /// Blocks: while there is no such value.
     /// Returns: the value. errc::closed: this subscriber has received all values, and no more will
     /// come. errc::lagged: the broadcast dropped values before this subscriber received them.
-    /// `missed` is the number of these values, and the next receive gets the oldest value that is
-    /// still kept.
+    /// `missed` is their number, and the next receive gets the oldest value that is still kept.
     /// Throws: what the copy constructor of T throws; the value then counts as not received.
     /// Memory order: what happens before the send happens before the return.
     result_type recv() { return wait(deadline::never()); }
@@ -211,8 +210,7 @@ public:
     /// Returns the number of subscribers.
     std::size_t subscribers() const noexcept { return at_.readers(); }
 
-    /// Closes the broadcast. Subscribers still receive the values that are kept, and then
-    /// errc::closed.
+    /// Closes the broadcast. Subscribers still receive the kept values, and then errc::closed.
     /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
     /// Returns true if close() was called.

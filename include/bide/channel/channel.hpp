@@ -32,7 +32,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The operations that send, for a channel or a sending handle. `Self` is the class of that object.
+/// The operations that send, for a channel or a sending handle, which is of class `Self`.
 template <class Self, class T, class Platform> class send_operations {
     using sent = result<void, send_error<T>>;
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
@@ -42,8 +42,7 @@ public:
     /// fails, its error contains the item. If it throws, the caller's item is unchanged.
     /// Blocks: while the channel is full.
     /// Returns: errc::closed, with the item, if the channel is closed.
-    /// Memory order: what happens before the call happens before the return of the recv() that
-    /// takes the item.
+    /// Memory order: what happens before the call happens before the recv() of the item returns.
     sent send(T&& value) { return send_by(value, deadline::never()); }
     /// Does the same with a copy of `value`.
     sent send(const T& value)
@@ -142,8 +141,7 @@ public:
     }
 
     /// Sends items from the front of `items` as long as there is room. Never blocks.
-    /// Returns: the number of items that were moved into the channel. The other items are
-    /// unchanged.
+    /// Returns: the number of items that were sent. The other items are unchanged.
     std::size_t try_send_n(std::span<T> items) noexcept {
         return source().send_n([items](std::size_t i) noexcept -> T& { return items[i]; },
                                items.size());
@@ -177,8 +175,7 @@ private:
     }
 };
 
-/// The operations that receive, for a channel or a receiving handle. `Self` is the class of that
-/// object.
+/// The operations that receive, for a channel or a receiving handle, which is of class `Self`.
 template <class Self, class T, class Platform> class receive_operations {
 public:
     /// The type of an item.
@@ -225,8 +222,8 @@ public:
 
     /// Receives up to `max` items without waiting, and appends them to `out`. Never blocks.
     /// Returns: the number of items.
-    /// Throws: std::bad_alloc. Then the items already appended stay in `out`, and the other items
-    /// stay in the channel.
+    /// Throws: std::bad_alloc. Then the appended items stay in `out`, and the others in the
+    /// channel.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max) {
         return detail::recv_more(source(), out, max);
     }
@@ -234,8 +231,7 @@ public:
     /// Receives as try_recv_n() does, but waits for the first item.
     /// Blocks: while there is no item.
     /// Returns: the number of items; 0 if the channel is closed and empty, or if `max` is 0.
-    /// Throws: std::bad_alloc, either before the wait, or after the first item was appended to
-    /// `out`.
+    /// Throws: std::bad_alloc, before the wait or after the first item was appended to `out`.
     std::size_t recv_n(std::vector<T>& out, std::size_t max) {
         if (max == 0) {
             return 0;
@@ -329,13 +325,11 @@ private:
     mutable std::optional<T> item_;
 };
 
-/// The operations on the state of a channel, for a channel or a handle. `Self` is the class of that
-/// object.
+/// The operations on the state of a channel, for a channel or a handle, which is of class `Self`.
 template <class Self> class state_operations {
 public:
     /// Closes the channel, for both sides and all handles. Later sends fail, and waiting senders
-    /// get their items back. Receivers receive the items in the channel, and then learn that it is
-    /// closed.
+    /// get their items back. Receivers get the items in the channel, and then learn of the close.
     /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return detail::channel_access::core(self()).close(); }
     /// Returns true if the channel is closed.
@@ -366,7 +360,7 @@ private:
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
 };
 
-/// The common base of all kinds of channels. `Self` is the class of the channel, and `Core` is its
+/// The common base of all kinds of channels. `Self` is the class of the channel, `Core` its
 /// protocol.
 template <class Self, class T, class Platform, class Core>
 class channel_operations : public send_operations<Self, T, Platform>,
@@ -502,8 +496,7 @@ public:
         return transfer_n<side::receiving>(put, most);
     }
 
-    // Queues `w` on a side and returns waiting, or completes the wait of `w` and returns its
-    // status.
+    // Completes `w` and returns its status. If `w` has to wait, queues it and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         while (!lock_to_wait(which)) {
             if (const auto what = attempt_for(w, which)) {
@@ -586,8 +579,7 @@ public:
         return capacity() != 0 && spin::spin_once(try_again);
     }
 
-    // With a small capacity, a thread waits for almost every item, and the wait is short. So the
-    // thread spins.
+    // With a small capacity, a thread waits often and for a short time. So the thread spins.
     std::int64_t spin_budget_ns() const noexcept {
         return capacity() > small_capacity ? 0 : 25'000;
     }
@@ -792,8 +784,7 @@ private:
     // the ring then has room or an item for that waiter, releases the lock and returns false; the
     // caller must try the ring again.
     bool lock_to_wait(side which) noexcept {
-        // Order: seq_cst [ring.position]; this step raises the flag before the caller reads the
-        // positions.
+        // Order: seq_cst [ring.position]; raises the flag before the caller reads the positions.
         lock::acquire_with(word_, flag_of(which));
         // If other waiters are queued, the flag was already raised when the ring had nothing for
         // them. So the ring need not be checked again.
@@ -909,8 +900,7 @@ private:
     }
 
     ring ring_;
-    // The flags and the lock. Every operation reads this word. While there are no waiters, it does
-    // not change.
+    // The flags and the lock. Every operation reads them. Without waiters, they do not change.
     alignas(cache_line_pair) typename lock::atomic word_{0};
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock

@@ -49,8 +49,8 @@ public:
                           [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
     }
 
-    // The closed channel that a moved-from handle refers to. Terminates if there is no memory for
-    // it at the first call.
+    // The closed channel that a moved-from handle refers to. The first call allocates the channel;
+    // terminates if there is no memory.
     BIDE_NOINLINE static Core& closed() {
         static Core* const never_destroyed =
             made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {

@@ -33,8 +33,7 @@ namespace detail {
 //   none     yes       any      received, or never sent; no waiter
 //   set      no        any      never: a sender that has sent has finished
 //
-// If a receiver waits, a sent value goes directly to the receiver. If none waits, the value stays
-// in `value_`.
+// A sent value goes directly to a waiting receiver. If none waits, the value stays in `value_`.
 //
 // This is a Source (item_wait.hpp). The wait of its sending side is the wait for close().
 template <class T, class Platform> class oneshot_state : public basic_shared_state<Platform> {

@@ -30,8 +30,7 @@ inline constexpr bool compares_without_throwing<std::greater<T>, T> =
 //
 // The heap does not swap items. It moves a hole, so each step moves one item. Each item has a
 // number; a later item has a greater number. Of two equal items, the item with the lower number
-// comes out first, so equal items keep their order. An item that comes back gets a number below all
-// others.
+// comes out first, so equal items keep their order. An item that comes back gets the lowest number.
 //
 // If Compare is not a strict weak order, the items come out in an unspecified order. No item is
 // lost, because no step relies on consistent comparisons.
@@ -138,8 +137,7 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 
 /// A bounded channel for threads and coroutines, from which the greatest item by Compare comes
 /// first. compare(a, b) returns true if a is less than b, as for std::priority_queue. Equal items
-/// come out in the order in which they came in. The channel never contains more than `capacity`
-/// items.
+/// come out in the order in which they came in. The channel contains at most `capacity` items.
 ///
 /// Only the items in the channel are ordered. If the channel is full, senders wait in the order in
 /// which they came, whatever they send. So the wait of each sender is bounded by a number of

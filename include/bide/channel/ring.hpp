@@ -52,8 +52,7 @@ template <class T, class Platform = native_platform, class Stamp = std::uint64_t
     };
 
 public:
-    /// Returns the largest capacity that a position can hold. If Stamp has 64 bits, the limit is
-    /// the memory.
+    /// Returns the largest capacity. If Stamp has 64 bits, the memory is the limit.
     static constexpr std::size_t max_capacity() noexcept {
         constexpr Stamp most = ((std::numeric_limits<Stamp>::max)() >> 4) - 1;
         constexpr std::size_t bytes = (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(slot);
@@ -122,7 +121,7 @@ public:
     /// Returns: true if this call closed it.
     bool close() noexcept {
         // Order: release; every decision on the tail reads it seq_cst [ring.position], so a thread
-        // that finds the bit sees what was done before.
+        // that finds the bit sees what was done before close().
         return (tail_.fetch_or(closed_bit_, std::memory_order_release) & closed_bit_) == 0;
     }
     /// Returns true if close() was called.
@@ -133,8 +132,7 @@ public:
 
     /// Returns true if a pop would have to wait. The caller has raised its flag before. If the head
     /// that this call reads is outdated, the caller makes one useless attempt at most.
-    // Order: seq_cst [ring.position] for the tail: the caller raised its flag before this load.
-    // Relaxed for the head.
+    // Order: seq_cst [ring.position]; the caller raised its flag before. Relaxed for the head.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
         return head_.load(std::memory_order_relaxed) == (tail & ~closed_bit_);
@@ -142,8 +140,7 @@ public:
     /// Returns true if a push would have to wait. Returns false if the ring is closed, because a
     /// push then fails and does not wait.
     bool is_full() const noexcept {
-        // Order: relaxed for the tail. Seq_cst [ring.position] for the head: the caller raised its
-        // flag before this load.
+        // Order: relaxed for the tail. Seq_cst [ring.position]; the caller raised its flag before.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
@@ -170,7 +167,7 @@ public:
     /// Returns the capacity.
     std::size_t capacity() const noexcept { return capacity_; }
 
-    /// Returns the number of items that pushes have claimed and pops have not, at one instant.
+    /// Returns the number of slots that pushes have claimed and pops have not, at one instant.
     std::size_t size() const noexcept {
         // Order: seq_cst [ring.position], all three loads; if both reads of the tail agree, the
         // head was read while the tail had that value.
@@ -230,14 +227,13 @@ private:
                     return attempt::done;
                 }
                 failed = make_way(failed);
-                // Order: seq_cst [ring.position]; as the first load.
+                // Order: seq_cst [ring.position]; read again, as at the beginning.
                 at = mine.load(std::memory_order_seq_cst);
                 continue;
             }
-            // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or
-            // empty.
+            // Order: seq_cst [ring.position]; the positions tell whether the ring is full or empty.
             const Stamp other = others.load(std::memory_order_seq_cst);
-            // Order: seq_cst [ring.position]; as the first load. If it differs, `at` is outdated.
+            // Order: seq_cst [ring.position]; the second read. If it differs, `at` is outdated.
             const Stamp now = mine.load(std::memory_order_seq_cst);
             if (now == at) {
                 if constexpr (Push) {
@@ -253,7 +249,7 @@ private:
         }
     }
 
-    // Counts the slots from `first` on, `most` at most, that all have the stamp position + more.
+    // Counts consecutive slots from `first` on, `most` at most, whose stamp is position + more.
     template <class Count>
     std::size_t count_ready(Stamp first, Stamp more, Count most) const noexcept {
         if constexpr (std::is_same_v<Count, one>) {

@@ -12,9 +12,9 @@
 ///
 /// A send to a closed channel is a ready case; so is a receive from it. The result says that the
 /// channel is closed. A requested stop and a deadline that has passed are ready cases, too. So a
-/// loop soon chooses them, even if another case is always ready. A time-out is chosen only if no
-/// other case is ready, so such a loop never chooses it. A case that was made from a null pointer
-/// never happens.
+/// loop of selects soon chooses them, even if another case is always ready. A time-out is chosen
+/// only if no other case is ready, so such a loop never chooses it. A case that was made from a
+/// null pointer never happens.
 ///
 /// \code
 /// auto s = bide::select(bide::on_recv(orders), bide::on_event(quit), bide::on_timeout(50ms));
@@ -37,22 +37,20 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The part of a select that does not depend on the types of its cases. A select has several waits,
-// each in the queue of its own primitive, and exactly one of them happens. The steps of a select
-// are:
+// each in the queue of its own primitive. Exactly one of them happens. Its steps are:
 //
 //   try      The owner tries each case alone, in a random order. The first that can happen does.
 //   begin    The owner enqueues one node for each case. All nodes share one choice
 //            (core/waiter.hpp).
 //   decide   A thread that can grant a case claims the choice under the primitive's lock, moves the
-//            item, and commits: from there on the case has happened. A time-out, a deadline and a
+//            item, and commits. From then on the case has happened. A time-out, a deadline and a
 //            stop do the same. In a try_select, the owner claims the choice when all nodes are
-//            queued. If it succeeds, no case has happened.
+//            queued. If this claim succeeds, no case has happened.
 //   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
-// item that moves in between: out of a case that is not tried yet, into a case that was tried
-// already.
+// item that moves in between: out of a case that is not tried yet, into a case that was tried.
 //
 // A case may happen while the owner still enqueues other cases. A coroutine must not resume before
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
@@ -75,7 +73,7 @@ private:
     bool is_rest_ = false;
 };
 
-// One case. A time-out is last: it is queued after all other cases, if none could happen at once.
+// One case. A time-out is queued last, and only if no other case could happen at once.
 template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: never happens
     wait_target target;
@@ -154,7 +152,7 @@ public:
             main.settle(forbidden);
             return true;
         }
-        // Order: acq_rel [select.progress]; sees the case that has happened, or publishes the nodes.
+        // Order: acq_rel [select.progress]; sees the chosen case, or publishes the nodes.
         if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & over) == 0) {
             return false;
         }
@@ -229,9 +227,8 @@ private:
         }
         // The generator is that of Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from
         // the time and the address of its state, mixed as in Steele, Lea, Flood, "Fast Splittable
-        // Pseudorandom Number Generators", 2014. So the seeds of two threads differ, even if the
-        // state of both has the same address at different times, or adjacent addresses at the same
-        // time.
+        // Pseudorandom Number Generators", 2014. So the seeds of two threads differ, even if their
+        // states have the same address at different times, or adjacent addresses at the same time.
         std::uint32_t& x = Platform::template local<dice>().state;
         if (x == 0) {
             std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
@@ -319,7 +316,7 @@ template <class Platform> void end_by(void* node) noexcept {
     }
 }
 
-// A time-out, a deadline or a stop; none for a case of another kind. Moved only before it begins.
+// A time-out, a deadline or a stop; none for a case of another kind. Moved only before the select.
 class signal_payload {
 public:
     enum class kind : unsigned char { none, timeout, deadline, stop };
@@ -517,8 +514,7 @@ template <class T, class Platform> auto case_of(basic_async_op<T, Platform>&& op
     return basic_select_case<value, Platform>(std::move(op).as_case());
 }
 
-// A case that owns its handle. fill() makes the case of the handle, because the handle is not moved
-// after that.
+// A case that owns its handle. The handle does not move after fill(), so fill() makes the case.
 template <class Handle, class Make> class owning_case {
     using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
     static_assert(std::is_nothrow_move_constructible_v<Handle>,
@@ -558,8 +554,7 @@ template <class Object, class Make> auto case_from(Object&& of, Make make) {
 template <class Channel>
 using sent_through = typename std::remove_pointer_t<std::remove_cvref_t<Channel>>::value_type;
 
-// True if on_send() finds its T by an argument of this type. 0 and nullptr do not count as
-// pointers.
+// True if an Argument refers or points to a T. 0 and nullptr do not count as pointers.
 template <class T, class Argument>
 inline constexpr bool is_sent_from =
     std::is_convertible_v<Argument, T&> ||
@@ -621,8 +616,7 @@ template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& v
 
 /// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an
 /// object_pool.
-/// Throws: as acquire(). The callables of an object_pool throw in the select that has chosen the
-/// case.
+/// Throws: as acquire(). The callables of an object_pool throw in the select that chooses it.
 template <class From, class... Count> auto on_acquire(From&& from, Count... n) {
     return detail::case_from(std::forward<From>(from), [n...](auto& f) {
         return detail::case_of(f.async_acquire(n...).as_result());
@@ -656,8 +650,7 @@ template <class Event, class... Token> auto on_event(Event&& what, const Token&.
 inline select_case<std::monostate> on_timeout(deadline::from_now rest) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, rest}};
 }
-/// Makes a case for a time-out. It happens when a point in time has passed and no other case can
-/// happen.
+/// Makes a case for a time-out. It happens after a point in time, if no other case can happen.
 inline select_case<std::monostate> on_timeout(deadline when) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, when}};
 }

@@ -35,8 +35,7 @@ public:
     basic_selector() = default;
     basic_selector& operator=(basic_selector&&) = delete;
 
-    /// Adds a case, whose handler is called as handler(result) or, if that is impossible,
-    /// handler().
+    /// Adds a case. Its handler is called as handler(result) or, if that is impossible, handler().
     /// Returns: the index of the case, which stays the same until the case is removed.
     /// Throws: std::bad_alloc, and what moving the handler throws; nothing was added then.
     template <class Case, class Handler> std::size_t add(Case c, Handler handler) {
@@ -95,8 +94,8 @@ public:
         std::size_t index; ///< The index of the case that happened.
     };
     /// Waits as select() does, for a coroutine. The coroutine calls the handler when it resumes.
-    /// Throws: as select(); std::system_error if the service thread of bide is needed for a case
-    /// and cannot be started.
+    /// Throws: as select(); std::system_error if a case needs a timer and the service thread of
+    /// bide cannot be started.
     auto async_select() -> basic_async_op<chosen, Platform> {
         if (needs_timers_) {
             detail::prepare_timers<Platform>();

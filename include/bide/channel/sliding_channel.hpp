@@ -11,8 +11,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The items of a sliding channel: the Items of locked_core.hpp. A circular array has the latest
-// `capacity` items.
+// The items of a sliding channel, in a circular array: the Items of locked_core.hpp.
 template <class T, class Platform> class basic_item_window {
     static_assert(is_element<T>);
 

@@ -336,8 +336,8 @@ public:
         return received;
     }
 
-    // Queues a receiver and returns waiting, or completes the wait of `w` and returns its status. A
-    // sender never queues.
+    // Completes `w` and returns its status. If `w` is a receiver that has to wait, queues it and
+    // returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         if (which == side::sending) {
             const wait_status what = send_one(detail::item_of<T>(w), &w);
@@ -391,8 +391,7 @@ public:
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
     // receiver. If no receiver waits, the item goes to the front of the receivers' queue. If there
     // is no memory for that, the item goes to the back of the senders' queue, which may have room.
-    // If there is no room, or if the channel is closed, returns false and leaves the item
-    // unchanged.
+    // If that fails too, or if the channel is closed, returns false and leaves the item.
     bool pass_on(T& item) noexcept {
         segments loose;
         wake_list granted;
@@ -587,8 +586,7 @@ private:
 /// is no memory for the item. Nothing changes then, and the caller keeps the item. (async_send()
 /// loses the item with the operation; async_send_from() leaves it in place.) try_send_n() does not
 /// throw, but stops.
-/// Destroys: a receiver that has an item may destroy the channel, even if the send has not
-/// returned.
+/// Destroys: a receiver that has an item may destroy the channel before the send returns.
 template <class T, class Platform>
 class basic_unbounded_channel
     : public channel_operations<basic_unbounded_channel<T, Platform>, T, Platform,

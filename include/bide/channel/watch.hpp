@@ -97,7 +97,7 @@ public:
         bool over_ = false;
     };
 
-    // Closes as end() of basic_versioned_value does. Called by the destructor of the watch.
+    // Closes the watch. Called by its destructor. Requires: no modify() runs; terminates otherwise.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
             detail::fatal("watch", this, "destroyed during a modify()");
@@ -109,7 +109,7 @@ public:
         return base::locked([&]() noexcept { return base::look(r); }) == wait_status::granted;
     }
 
-    // The result of a wait. The latest version counts as seen.
+    // Returns the result of a wait. If it was granted, the latest version counts as seen.
     result<void> collect(reader& r, wait_status what) noexcept {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
@@ -211,8 +211,7 @@ public:
         return T(*at_.state().latest_value(version));
     }
 
-    /// Returns a copy of the latest value, which counts as seen: changed() waits for a newer
-    /// version.
+    /// Returns a copy of the latest value, which counts as seen: changed() waits for a newer one.
     /// Throws: what the copy of T throws; the value does not count as seen then.
     T see() {
         std::uint64_t version = 0;
@@ -243,7 +242,7 @@ public:
     result<void> changed_until(deadline when) { return wait(when); }
 
     /// Waits as changed() does, for a coroutine.
-    /// Cancellation: if the operation is destroyed, no version counts as seen by it.
+    /// Cancellation: if the operation is destroyed, the receiver has seen no version by it.
     basic_async_op<result<void>, Platform> async_changed() noexcept {
         return {changing{{at_.state(), at_.reader()}}};
     }
@@ -313,8 +312,8 @@ public:
     /// came. So f must not wait for one of them, or for a change. Reads, waits for changes and
     /// close() do not wait for f. f itself may read and close.
     /// Blocks: while another modify() runs its function.
-    /// Returns: true if it was sent; false if the watch is closed. If it was closed before, f is
-    /// not called.
+    /// Returns: true if it was sent; false if the watch is closed. If it was closed before the
+    /// call, f is not called.
     /// Throws: what f and the copy of T throw, std::bad_alloc; nothing was sent then.
     /// Requires: as send().
     template <class F> bool modify(F&& f) {

@@ -141,8 +141,7 @@ public:
         // arrival.
         return entry::enqueue(w, word_, queue_, has_ended);
     }
-    // Cancels the wait of `w`. Returns true if this call decided the wait. If `w` is not queued
-    // yet, a later enqueue() completes `w` with `why`.
+    // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
     // The thread does not spin here, because it has spun before it was queued.
     bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }

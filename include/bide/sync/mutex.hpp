@@ -7,7 +7,7 @@
 //
 // It is a semaphore of one permit with the interface of TimedLockable. Fairness costs time:
 // unlock() hands the mutex to the first waiter, and the mutex stays locked and unused until that
-// waiter runs. For short sections that threads enter often, use adaptive_mutex.
+// waiter runs.
 
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>

@@ -124,8 +124,7 @@ public:
         // notifications.
         return entry::enqueue(w, word_, queue_, has_permit, stored);
     }
-    // Cancels the wait of `w`. Returns true if this call decided the wait. If `w` is not queued
-    // yet, a later enqueue() completes `w` with `why`.
+    // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
 
     // Enqueues the seat, if it is free. If there is a permit, marks the seat instead.

@@ -467,13 +467,11 @@ public:
 
     /// Returns the largest number of objects that exist at a time.
     std::size_t limit() const noexcept { return limit_; }
-    /// Returns the number of objects that exist or are being made. It may be outdated when the
-    /// caller reads it.
+    /// Returns the number of objects that exist or are being made, which may be outdated.
     std::size_t size() const noexcept { return idle_.size(); }
-    /// Returns the number of objects that are not lent. It may be outdated when the caller reads
-    /// it.
+    /// Returns the number of objects that are not lent, which may be outdated.
     std::size_t idle() const noexcept { return idle_.idle(); }
-    /// Returns the number of waiters. It may be outdated when the caller reads it.
+    /// Returns the number of waiters, which may be outdated.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
 private:

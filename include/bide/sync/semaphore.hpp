@@ -6,11 +6,7 @@
 /// A counting semaphore. Blocked threads, suspended coroutines and wakers of other libraries wait
 /// in one first-in-first-out queue. A release hands its permits directly to the waiters.
 //
-// Why no wakeup is lost, in short: one word contains the number of free permits, the flag "there
-// are waiters" and the lock of the queue. A waiter that finds too few permits takes the free ones
-// and sets the flag in one CAS. A release changes the same word. If the release comes first, the
-// CAS sees its permits. If the CAS comes first, the release sees the flag and hands the permits to
-// the waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
+// sync/detail/permit_queue.hpp has the queue, and the proof that no wakeup is lost.
 
 #include <bide/core/result.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
@@ -235,7 +231,7 @@ public:
         return is_valid(n) ? static_cast<std::ptrdiff_t>(permits_.forget(count(n))) : 0;
     }
 
-    /// Returns the number of free permits. It may be outdated when the caller reads it.
+    /// Returns the number of free permits, which may be outdated when the caller reads it.
     std::ptrdiff_t available() const noexcept { return permits_.available(); }
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }

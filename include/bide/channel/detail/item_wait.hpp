@@ -57,8 +57,7 @@ template <class Platform> struct brief_lock {
     }
 
     // Acquires the lock, and sets the bits `more` in the same step.
-    // Order: seq_cst; the caller pairs this step with another seq_cst step. Also acquires, as
-    // acquire() does.
+    // Order: seq_cst; the caller pairs this step with another seq_cst step. It also acquires.
     static word acquire_with(atomic& at, word more) noexcept {
         return acquire_by<std::memory_order_seq_cst>(at, more);
     }
@@ -245,8 +244,7 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     return all;
 }
 
-// Receives and destroys all items. Holds no lock, because the destructor of an item may use the
-// channel.
+// Receives and destroys all items, without a lock: the destructor of an item may use the channel.
 template <class T, class Source> void destroy_items(Source& s) noexcept {
     std::optional<T> item;
     while (s.recv(detail::into(item)) == wait_status::granted) {

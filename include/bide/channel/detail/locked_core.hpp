@@ -6,14 +6,14 @@
 // waiters. It is a Source (item_wait.hpp). The container, Items, has
 //
 //   value_type, name           the item; the name of the channel, for messages
-//   bool send_waits            true if there may be no room; then is_full()
+//   bool send_waits            true if a send may find no room; Items then has is_full()
 //   displaced                  a type that holds the item, if any, that put() removes to make room.
 //                              The caller of put() destroys it after it has released the lock.
 //                              Default-constructible
 //   size(), capacity(), empty()
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
-//   bool put_back(T&)          moves a received item in again; false if there is no room: the item
-//                              is untouched
+//   bool put_back(T&)          moves a received item in again; if there is no room, returns false
+//                              and leaves the item unchanged
 //   take(put)                  calls put(T&), which moves the next item out; requires that there
 //                              is an item
 //
@@ -25,8 +25,7 @@
 //
 // A wait that was decided under the lock is published after the lock is released. The release of
 // the lock is the last access of each operation to the channel, and the destructor acquires the
-// lock first. So a caller that got the item, or saw the channel closed, may destroy the channel at
-// once.
+// lock first. So a caller that got the item, or saw the channel closed, may destroy the channel.
 
 #include <bide/channel/detail/item_wait.hpp>
 
@@ -146,7 +145,7 @@ public:
         return what;
     }
 
-    // Send or receive up to `most` items, and return the number of items. make(i) makes item i.
+    // send_n() and recv_n() transfer up to `most` items and return how many. make(i) makes item i.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
         std::size_t sent = 0;
         while (sent < most && send(make(sent)) == wait_status::granted) {
@@ -166,7 +165,7 @@ public:
         return received;
     }
 
-    // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
+    // Completes `w` and returns its status. If `w` has to wait, queues it and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         displaced old;
         wake_list granted;

@@ -8,8 +8,7 @@
 //   references << 4 | flags << 2 | lock_bits
 //
 // The rest of the state is read and changed under the lock. A flag is set once, by the step that
-// releases the lock, and may be read at any time. References are added and dropped without the
-// lock.
+// releases the lock, and may be read at any time. References change without the lock.
 //
 // Each user of the state has a reference, or acts for an object that has one. The last access of a
 // user is the release of the lock, or of its reference. So the user that drops the last reference
@@ -43,14 +42,13 @@ public:
     // --- references
 
     void add_reference() noexcept {
-        // Order: relaxed; the caller has one.
+        // Order: relaxed; the caller has a reference.
         word_.fetch_add(reference, std::memory_order_relaxed);
     }
 
     // Returns true if the caller has the only reference, so that no other user can get one.
     bool is_alone() const noexcept {
-        // Order: acquire [shared_state.reference]; sees the accesses of all users that dropped
-        // their references.
+        // Order: acquire [shared_state.reference]; sees the accesses of all earlier users.
         return word_.load(std::memory_order_acquire) / reference == 1;
     }
 
@@ -80,9 +78,8 @@ protected:
         const word dropped = drops ? reference : 0;
         // Order: relaxed; the CAS decides, because references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel. Release [lock_bits.release] for the lock, [shared_state.flag] for the
-        // flags, and [shared_state.reference] for the reference. Acquire, if it is the last
-        // reference. Failure: look again.
+        // Order: acq_rel; release [lock_bits.release], [shared_state.flag] and
+        // [shared_state.reference]; acquire, for the last reference. Failure: look again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | flags) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }
@@ -90,8 +87,7 @@ protected:
         return drops && seen / reference == 1;
     }
 
-    // Completes the wait `q` of a thread at once, or blocks until it is decided. `limit` is a
-    // deadline or a stop token, which ends the wait early.
+    // Completes the wait `q` of a thread, or blocks. `limit` is a deadline or a stop token.
     template <class Q, class Limit> static wait_status wait_in(Q& q, const Limit& limit) noexcept {
         const wait_status now = q.try_now();
         return now != wait_status::waiting ? now : thread_wait<Q, Platform>::until(q, 1, limit);
@@ -111,8 +107,8 @@ protected:
         return what;
     }
 
-    // Queues `w` and returns waiting. If a stop or a time-out came before, completes `w` with it
-    // and returns it.
+    // Queues `w` and returns waiting. If `w` was cancelled before, completes it and returns its
+    // status.
     static wait_status queue(wait_queue& to, node& w) noexcept {
         const wait_status forbidden = w.forbidden();
         if (forbidden == wait_status::waiting) {

@@ -43,8 +43,7 @@ public:
         base::add_reference();
     }
 
-    // Requires: `r` does not wait; terminates otherwise. The caller drops the reference after
-    // unlock().
+    // Requires: `r` does not wait; terminates otherwise. The caller later drops the reference.
     void drop_reader(const reader& r, const char* name) noexcept {
         if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
             detail::fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));

@@ -230,8 +230,7 @@ public:
         // opened.
         return entry::enqueue(w, word_, queue_, is_open);
     }
-    // Cancels the wait of `w`. Returns true if this call decided the wait. If `w` is not queued
-    // yet, a later enqueue() completes `w` with `why`.
+    // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
 
 private:

@@ -137,11 +137,10 @@ public:
                                              std::memory_order_release, std::memory_order_relaxed);
     }
 
-    // If `w` has to wait, enqueues it and returns waiting. If not, completes it and returns its
-    // status.
+    // Completes `w` and returns its status. If `w` has to wait, enqueues it and returns waiting.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
 
-    // If `w` has to wait, enqueues it and returns waiting. If not, the caller publishes the result.
+    // Does the same, but does not complete `w`: the caller publishes the status that is returned.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
     // Enqueues `w` in front of all waiters, because the caller holds permits that these waiters
