@@ -103,7 +103,8 @@ private:
 
 /// Receives the values of a broadcast. One thread or coroutine uses it at a time. A copy starts at
 /// the same value as its original and is independent afterwards. A subscriber may outlive the
-/// broadcast. It must not be moved or destroyed while it waits.
+/// broadcast.
+/// Requires: the subscriber is not moved or destroyed while it waits; terminates otherwise.
 template <class T, class Platform> class basic_broadcast_subscriber {
     using state = detail::broadcast_state<T, Platform>;
 
@@ -112,8 +113,6 @@ public:
     using value_type = T;
     /// The result of a receive.
     using result_type = result<T, recv_error>;
-
-    // A subscriber may be copied, moved and destroyed while it does not wait; terminates otherwise.
 
     /// Receives a copy of the oldest value that this subscriber has not received.
     /// Blocks: while there is no such value.

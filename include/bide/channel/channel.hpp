@@ -409,9 +409,9 @@ namespace detail {
 //   read the positions: empty? wait       read the flags: raised? settle
 //
 // If the tail moved first, the receiver finds the ring not empty, lowers the flag and tries again.
-// If the flag was raised first, the sender sees it and settles once its item is published. This
-// holds for each of many senders, independently of the other senders. A flag stays raised from an
-// instant at which the ring was empty until there are no waiters. So each sender that moved the
+// If the flag was raised first, the sender sees the flag and settles after its item is published.
+// This holds for each of many senders, independently of the other senders. A flag stays raised from
+// an instant at which the ring was empty until there are no waiters. So each sender that moved the
 // tail since then settles, one at a time under the lock. The last sender to publish finds all items
 // published. To wake one receiver for each item is not enough. Suppose that the first of two
 // senders publishes last. The receiver that the second sender wakes finds the first slot
@@ -432,7 +432,7 @@ namespace detail {
 //
 // Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims
 // a slot. If the ring is empty, the sender gives its item to the first waiting receiver. It moves
-// no position, so it need not settle. If the ring is not empty, the sender puts its item into the
+// no position, so it does not settle. If the ring is not empty, the sender puts its item into the
 // ring, behind the older items. (Receivers may wait although the ring is not empty: an older item
 // may lie behind a slot that is not published yet.) A receiver never takes an item past the ring,
 // because the items in the ring are older than those of waiting senders.
@@ -787,7 +787,7 @@ private:
         // Order: seq_cst [ring.position]; raises the flag before the caller reads the positions.
         lock::acquire_with(word_, flag_of(which));
         // If other waiters are queued, the flag was already raised when the ring had nothing for
-        // them. So the ring need not be checked again.
+        // them. So the ring is not checked again.
         if (!queue_of(which).empty() ||
             (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
             return true;
@@ -945,8 +945,8 @@ public:
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
     explicit basic_channel(std::size_t capacity) : basic_channel(capacity, nullptr) {}
 
-    /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). If
-    /// BIDE_DEADLOCK_CHECK is defined, the name is copied; otherwise it is ignored.
+    /// Constructs an empty channel with a name for reports (core/deadlock_check.hpp). The name is
+    /// copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     basic_channel(std::size_t capacity, [[maybe_unused]] const char* its_name)
         : base(std::in_place, capacity) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "channel", its_name);)

@@ -11,8 +11,8 @@
 // Three counts are beside the channel, in one allocation: senders, receivers, and users of the
 // memory. A side counts as one user while it has handles. Each operation that waits counts as one
 // user, too. So a copy of a handle, or its destruction, changes only the count of its side, in one
-// step. Exception: the last handle of a side closes the channel, and then gives up its use of the
-// memory.
+// step. Exception: the last handle of a side also closes the channel, and then ends the use of the
+// memory by its side.
 
 #include <bide/channel/channel.hpp>
 

@@ -220,12 +220,12 @@ public:
     /// Destroys its end and takes over the end of `other`.
     basic_oneshot_sender& operator=(basic_oneshot_sender&& other) noexcept = default;
     /// Destroys the sender. If it has not sent, the receiver gets errc::closed.
-    /// Requires: no wait in closed() is under way; terminates otherwise.
+    /// Requires: no caller waits in closed(); terminates otherwise.
     ~basic_oneshot_sender() = default;
 
     /// Sends the value. After that, the sender can only be destroyed or assigned to. Never blocks.
     /// Returns: errc::closed, with the value, if there is no receiver.
-    /// Requires: no wait in closed() is under way; terminates otherwise.
+    /// Requires: no caller waits in closed(); terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
         const bool sent = state::finish(state_.release(), __builtin_addressof(value));
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
@@ -234,7 +234,8 @@ public:
     /// Returns true if a send would fail: the receiver was destroyed or closed.
     bool is_closed() const noexcept { return state_->is_closed(); }
 
-    /// Waits until the receiver is destroyed or closed. The sender must not be moved meanwhile.
+    /// Waits until the receiver is destroyed or closed.
+    /// Requires: the sender is not moved meanwhile.
     /// Blocks: until the receiver is destroyed or closed.
     void closed() { state_->wait_closed(deadline::never()); }
 

@@ -78,7 +78,7 @@ template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: never happens
     wait_target target;
     const select_timeout* timeout = nullptr; // of a time-out or a deadline
-    deadline until = deadline::never();      // when it comes
+    deadline until = deadline::never();      // the point in time of `timeout`
     bool is_last = false;
     bool queued = false;
     basic_waiter<Platform> node;
@@ -328,7 +328,7 @@ public:
     signal_payload(signal_payload&& other) noexcept
         : kind_(other.kind_), timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
 
-    // Returns true if a coroutine that waits for it needs timers.
+    // Returns true if a coroutine that waits for this case needs timers.
     bool needs_timers() const noexcept { return timeout() != nullptr || stop_.stop_possible(); }
     bool is_last() const noexcept { return kind_ == kind::timeout; }
     const select_timeout* timeout() const noexcept {
@@ -344,7 +344,7 @@ public:
         return ready ? wait_status::granted : wait_status::waiting;
     }
     template <class Platform> wait_status enqueue(basic_waiter<Platform>& w) noexcept {
-        const deadline end = timeout_.from_now(); // never, of a stop
+        const deadline end = timeout_.from_now(); // for a stop: never
         if (kind_ == kind::stop ? stop_.stop_requested() : end.has_passed()) {
             if (!w.claim()) {
                 return wait_status::waiting;
@@ -458,7 +458,7 @@ public:
         }
     }
 
-    /// Returns true if a coroutine that waits for it needs prepare_timers() first.
+    /// Returns true if a coroutine that waits for this case needs prepare_timers() first.
     bool needs_timers() const noexcept {
         if constexpr (is_signal) {
             return payload_.needs_timers();

@@ -22,10 +22,10 @@ namespace bide { inline namespace BIDE_ABI {
 /// while (running) any.select();
 /// \endcode
 ///
-/// A handler may add and remove cases, also its own; it may not select. A time-out counts from the
-/// start of each select. A case whose deadline has passed, or whose stop was requested, is ready in
-/// every later select. If a case that sends is chosen, its value is moved from. The caller stores a
-/// new value before the next select.
+/// A handler may add and remove cases, even its own. It must not select; terminates otherwise. A
+/// time-out counts from the start of each select. A case whose deadline has passed, or whose stop
+/// was requested, is ready in every later select. If a case that sends is chosen, its value is
+/// moved from. The caller stores a new value before the next select.
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
@@ -209,9 +209,8 @@ private:
 
     typename core::entries entries() noexcept { return {order_.data(), order_.size()}; }
 
-    std::vector<std::unique_ptr<slot>> slots_; // nullptr: removed
-    std::vector<std::unique_ptr<slot>>
-        removed_; // by the running handler, perhaps its own case
+    std::vector<std::unique_ptr<slot>> slots_;   // nullptr: removed
+    std::vector<std::unique_ptr<slot>> removed_; // by the running handler, perhaps its own case
     std::size_t size_ = 0;
     state state_ = state::idle;
     bool needs_timers_ = false; // a case, perhaps a removed one, needs timers

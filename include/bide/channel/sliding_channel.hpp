@@ -107,8 +107,8 @@ public:
         : base(std::in_place, detail::capacity_to_slide(capacity)) {}
 
     /// Sends an item as send() does.
-    /// Returns: the oldest item, if it was removed to make room; otherwise nothing. errc::closed,
-    /// with the item that was not sent, if the channel is closed.
+    /// Returns: the item that was removed to make room; nothing if there was room. If the channel
+    /// is closed: errc::closed, with the item that was not sent.
     result<std::optional<T>, send_error<T>> replace(T&& value) noexcept {
         std::optional<T> oldest;
         const wait_status what = this->core_.send(value, oldest);

@@ -23,7 +23,7 @@
 // A send acquires the lock of the senders. If a receiver waits, the send gives its item to the
 // first one. If none waits, the send appends the item. A receive acquires the lock of the
 // receivers, and takes the first item. A receiver that has to wait queues while it holds both
-// locks, so it need not check again: whenever the lock of the senders is free, a receiver waits
+// locks, so it does not check again: whenever the lock of the senders is free, a receiver waits
 // only if neither queue has an item. (The node of a select that has chosen another case may still
 // be queued; it does not count as a waiter.)
 //
@@ -459,8 +459,8 @@ private:
     // A bit in the word of the senders: every later send fails. It is set once, under the lock.
     static constexpr lock_word closed = 2;
 
-    // Sends one item. If the send is a case of a select, `w` is the node of that case; otherwise
-    // `w` is nullptr. Returns waiting if that select has chosen another case.
+    // Sends one item. `w` is the node of the send if it is a case of a select, and nullptr if not.
+    // If that select has chosen another case, returns waiting.
     BIDE_NOINLINE wait_status send_one(T& value, const node* w) noexcept {
         std::size_t sent = 0;
         auto make = [&value](std::size_t) noexcept -> T& { return value; };

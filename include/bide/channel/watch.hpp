@@ -32,7 +32,7 @@ namespace detail {
 //   writer_        writers_     under the lock
 //   nullptr        empty        the write lock is free
 //   a thread       any          the thread holds the write lock, or wakes as its holder
-//   nullptr        not empty    never: the write lock is passed on to the first waiter
+//   nullptr        not empty    never: the first waiter gets the write lock
 template <class T, class Platform> class watch_state : public basic_versioned_value<Platform> {
     using base = basic_versioned_value<Platform>;
 
@@ -194,15 +194,14 @@ private:
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
 /// any number may call get(). A copy has seen the same versions as its original. A receiver may
-/// outlive the watch. It must not be moved or destroyed while it waits.
+/// outlive the watch.
+/// Requires: the receiver is not moved or destroyed while it waits; terminates otherwise.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 
 public:
     /// The type of the value.
     using value_type = T;
-
-    // A receiver may be copied, moved and destroyed while it does not wait; terminates otherwise.
 
     /// Returns a copy of the latest value, which does not count as seen.
     /// Throws: what the copy of T throws.
@@ -242,7 +241,7 @@ public:
     result<void> changed_until(deadline when) { return wait(when); }
 
     /// Waits as changed() does, for a coroutine.
-    /// Cancellation: if the operation is destroyed, the receiver has seen no version by it.
+    /// Cancellation: if the operation is destroyed, the latest version does not count as seen.
     basic_async_op<result<void>, Platform> async_changed() noexcept {
         return {changing{{at_.state(), at_.reader()}}};
     }

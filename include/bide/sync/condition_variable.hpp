@@ -59,7 +59,7 @@ public:
         auto* const link = link_;
         void* const to = queue_;
         w.ask(amount_);
-        if (link(to, w) != wait_status::waiting) { // if not, `w` and *this may be destroyed
+        if (link(to, w) != wait_status::waiting) { // if it waits, `w` and *this may be destroyed
             granted.push(w);
         }
     }

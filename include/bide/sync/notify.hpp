@@ -39,12 +39,12 @@ namespace detail {
 // only a notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
-//   held   the seat stands in the queue, or is marked as notified
-//   lent   the node of a wait stands in the place of the seat, or was notified there. `missing` of
-//          that node is the address of the seat
+//   held   the seat is in the queue, or is marked as notified
+//   lent   the node of a wait has the place of the seat, or was notified there. `missing` of that
+//          node is the address of the seat
 //
-// A wait that stands in the place of a seat may be a case of a select. If the select has already
-// selected another case, a notification of this wait marks the seat instead.
+// A wait in the place of a seat may be a case of a select. If the select has already selected
+// another case, a notification of this wait marks the seat instead.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -237,7 +237,7 @@ private:
     }
     // Takes the first node out of the queue, notifies its waiter and returns true. If the node is a
     // seat, marks the seat. If the node is a case of a select that has selected another case, marks
-    // the seat in whose place the node stands. If there is no such seat, returns false.
+    // the seat whose place the node has taken. If there is no such seat, returns false.
     bool let_go(wait_status what, wake_list& woken) noexcept {
         node& w = queue_.pop();
         if (w.amount() == for_seats) {
@@ -389,7 +389,7 @@ public:
     ~listener() { of_.disable(seat_); }
     listener& operator=(listener&&) = delete;
 
-    /// Enables the listener again if it is used up; otherwise does nothing.
+    /// If the listener is used up, enables it again.
     void enable() noexcept { of_.enable(seat_); }
 
     /// Waits for a notification that came after the listener was enabled.

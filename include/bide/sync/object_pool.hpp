@@ -49,7 +49,7 @@ enum class pool_step : unsigned char {
     lend,    // takes the object
     destroy, // destroys the object, which was idle for too long
     make,    // makes an object
-    closed   // gives up
+    closed   // fails
 };
 
 template <class T, class Platform> class idle_objects {
@@ -184,7 +184,7 @@ private:
 };
 
 // The steps of a caller that has a permit of an object_pool and needs an object, and the callables
-// of the pool. If a callable throws, the caller gives up its object and its permit.
+// of the pool. If a callable throws, the object is destroyed and the permit is given back.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {

@@ -140,7 +140,7 @@ public:
         });
     }
 
-    /// If every mutex is free, locks all of them; otherwise locks none. Never blocks.
+    /// If every mutex is free, locks all of them. If not, locks none. Never blocks.
     /// Throws: as the constructor above.
     [[nodiscard("name it")]] explicit scoped_lock(std::try_to_lock_t, M&... mutexes)
         : set_(mutexes...) {

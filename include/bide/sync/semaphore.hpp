@@ -38,7 +38,7 @@ public:
         own(from, amount);
     }
 
-    /// Acquires `amount` permits if from.try_acquire(amount) succeeds; otherwise owns nothing.
+    /// Owns `amount` permits if from.try_acquire(amount) succeeds, and nothing if it fails.
     [[nodiscard("name it")]] basic_permit(semaphore& from, std::try_to_lock_t,
                                           std::ptrdiff_t amount = 1) noexcept {
         if (from.try_acquire(amount)) {
@@ -264,7 +264,7 @@ public:
         /// acquire() is.
         bool is_complete() const noexcept { return node_.is_complete(); }
 
-        /// Returns the outcome: success if the permits were granted, otherwise errc::closed.
+        /// Returns the outcome: success if the permits were granted; errc::closed if not.
         /// Requires: is_complete().
         result<void> outcome() const noexcept { return result_of(node_.outcome()); }
 

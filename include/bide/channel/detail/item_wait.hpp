@@ -259,7 +259,7 @@ inline void require_memory(wait_status what) {
     }
 }
 
-// Throws: as require_memory(); `value` is untouched then.
+// Throws: std::bad_alloc if a send found no memory; `value` is unchanged then.
 template <class T> result<void, send_error<T>> to_result(wait_status what, T& value) {
     require_memory(what);
     if (what == wait_status::granted) {
@@ -372,7 +372,7 @@ public:
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
                 received item(std::in_place, std::in_place, std::move(*got.item));
-                got.item.reset(); // a move of the optional's bytes would wait for the cache
+                got.item.reset(); // a bytewise move of the optional would wait for the cache
                 return item;
             }
             if (what == wait_status::closed) {

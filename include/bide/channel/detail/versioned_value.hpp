@@ -22,7 +22,7 @@ public:
     using typename base::node;
     using typename base::wake_list;
 
-    // A reader must not be moved while it waits.
+    // Requires: a reader is not moved while it waits.
     struct reader {
         explicit reader(std::uint64_t so_far) noexcept : seen(so_far) {}
 

@@ -266,8 +266,7 @@ private:
             if (enough) {
                 next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
             }
-            if (enough &&
-                !w.claim()) { // its choice has selected another wait: not queued
+            if (enough && !w.claim()) { // its choice has selected another wait: not queued
                 if (locked) {
                     lock::release(word_);
                 }
