@@ -84,7 +84,7 @@ public:
     {
         return try_send_for(T(value), rest);
     }
-    /// Sends as send() does, but waits until a point in time.
+    /// Sends as send() does, but waits at most until a point in time.
     /// Returns: as send(), or errc::timeout.
     sent try_send_until(T&& value, deadline when) { return send_by(value, when); }
     /// Does the same with a copy of `value`.
@@ -765,8 +765,8 @@ private:
     }
 
     // If the other side has a waiter, moves an item directly to or from that waiter by move(node&),
-    // and returns true. If `behind_ring` is true, does so only if the ring is empty, because the
-    // items in the ring go first.
+    // and returns true. If `behind_ring` is true and the ring is not empty, returns false, because
+    // the items in the ring go first.
     template <class Move> bool meet(side other, Move& move, bool behind_ring = false) noexcept {
         if (!any(other)) {
             return false;

@@ -35,7 +35,7 @@ namespace detail {
 //
 // A sent value goes directly to a waiting receiver. If none waits, the value stays in `value_`.
 //
-// This is a Source (item_wait.hpp). The wait of its sending side is the wait for close().
+// This is a Source (item_wait.hpp). A wait on the sending side waits for close().
 template <class T, class Platform> class oneshot_state : public basic_shared_state<Platform> {
     static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
                   "bide: oneshot<T>: the move constructor and the destructor of T must not throw; "

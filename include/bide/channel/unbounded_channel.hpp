@@ -583,9 +583,8 @@ private:
 /// T must not use the channel; the destructor of an item may.
 ///
 /// Throws: std::bad_alloc from each form of send, and from a select that chooses a send, if there
-/// is no memory for the item. Nothing changes then, and the caller keeps the item. (async_send()
-/// loses the item with the operation; async_send_from() leaves it in place.) try_send_n() does not
-/// throw, but stops.
+/// is no memory for the item. Nothing changes then, and the caller keeps the item. Exception:
+/// async_send() destroys the item with the operation. try_send_n() does not throw, but stops.
 /// Destroys: a receiver that has an item may destroy the channel before the send returns.
 template <class T, class Platform>
 class basic_unbounded_channel

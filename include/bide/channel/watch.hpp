@@ -341,8 +341,8 @@ public:
     /// Returns the number of receivers.
     std::size_t receivers() const noexcept { return at_.readers(); }
 
-    /// Closes the watch: no version is sent any more. A receiver that has seen the last version
-    /// learns that the watch is closed.
+    /// Closes the watch. Later sends fail. A receiver that has seen the last version learns that
+    /// the watch is closed.
     /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
     /// Returns true if close() was called.

@@ -237,8 +237,8 @@ private:
                 next -= one_left; // the head is awake and retries without a grant
             }
             // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did. This
-            // step ignores the queue's lock: the CAS by which the holder of that lock decides sees
-            // this step. Failure: look again.
+            // step ignores the queue's lock, because the holder of that lock decides by a CAS,
+            // which sees this step. Failure: look again.
             if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return;

@@ -86,7 +86,7 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // (The bias, and how a writer ends it, are from Dice and Kogan, "BRAVO - Biased Locking for
 // Reader-Writer Locks", USENIX ATC 2019. A lock with a slot for each reader is the big-reader lock
 // of Linux 2.4. In BRAVO, a reader writes its slot and then reads the bias. A writer writes the
-// bias and then reads the slots, and both need a fence. Here the bias is a bit of each slot. The
+// bias and then reads the slots. Both need a fence. Here the bias is a bit of each slot. The
 // permits that readers took move from the slot to the queue, so that no writer polls.)
 //
 // The word of a slot:
@@ -105,10 +105,10 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //   leave, then recall    the recall returns this permit to the queue, too
 //   recall, then leave    the CAS fails, and the reader gives its permit to the queue
 //
-// A reader leaves by another slot than it entered by if a coroutine resumes on another thread, or
-// if another thread destroys the std::shared_lock. All permits are alike. So this reader gives back
-// the permit of another reader. That reader later gives back the permit of this one, or gives one
-// to the queue. Whichever slot a reader leaves by, this equation holds at each instant:
+// If a coroutine resumes on another thread, or another thread destroys the std::shared_lock, a
+// reader leaves by another slot than it entered by. All permits are alike. So this reader gives
+// back the permit of another reader. That reader later gives back the permit of this one, or gives
+// one to the queue. Whichever slot a reader leaves by, this equation holds at each instant:
 //
 //   free in the queue + readers inside = all - loan + sum of the counts      (loan: zero or `lent`)
 //

@@ -99,9 +99,9 @@ private:
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
 // mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
 // held the mutex before the waiter, the waiter has seen the condition. If the notifier locks the
-// mutex after the waiter has unlocked it, the notifier finds the node. If the notifier comes before
-// the waiter sleeps, the node moves to the queue of the mutex. The sleep ends when the outcome is
-// published, even if it is published before the sleep.
+// mutex after the waiter has unlocked it, the notifier finds the node. If the notification comes
+// before the waiter sleeps, the node moves to the queue of the mutex. The sleep ends when the
+// outcome is published, even if it is published before the sleep.
 //
 // Last access. The last access of a notifier to this queue is the release of the lock. Afterwards
 // the notifier accesses only nodes, and the mutex, which outlives its waiters. The

@@ -82,8 +82,8 @@ public:
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & stored) != 0) {
             // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-            // stored. This step ignores the lock: the CAS by which the holder of the lock decides
-            // sees this step. Failure: look again.
+            // stored. This step ignores the lock, because the holder of the lock decides by a CAS,
+            // which sees this step. Failure: look again.
             if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -172,7 +172,7 @@ public:
         return notification;
     }
     // Enqueues `w`, the wait of the listener that owns the seat. If the seat is queued, `w` takes
-    // its place in the queue. If the seat was notified, its notification is the outcome of `w`, and
+    // the place of the seat. If the seat was notified, its notification is the outcome of `w`, and
     // `w` is not queued. If the seat is free, does the same as enqueue(w).
     wait_status enqueue(node& w, seat& s) noexcept {
         if (s.state_ != seat::state::held) {
@@ -293,9 +293,9 @@ private:
 /// dropped in this case. core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// Destroys: a waiter that was let through may destroy the notify at once, even if the notification
-/// has not returned. Every other notification, and a stop or time-out that is just ending a wait,
-/// must have returned before, because a notification that finds no waiter accesses the notify until
-/// it returns.
+/// has not returned. Every other notification must have returned before, because a notification
+/// that finds no waiter accesses the notify until it returns. A stop or time-out that is just
+/// ending a wait must have returned, too.
 template <class Platform> class basic_notify {
     using queue = detail::basic_notify_queue<Platform>;
     using node = basic_waiter<Platform>;

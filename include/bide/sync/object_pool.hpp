@@ -24,11 +24,11 @@ namespace detail {
 // Why there are never more than `limit` objects. A caller needs a permit of the pool to have an
 // object, and also to destroy an idle one. Let `idle` be the number of idle objects. Let `busy` be
 // the number of callers with a permit that have an object, make one or destroy one. A caller begins
-// to make an object only if it finds the list empty. That caller has a permit and does not count in
-// `busy` yet, so at that moment busy + 1 <= permits <= limit. A caller that takes an object from
-// the list or returns it there changes neither idle + busy nor the number of objects. So idle +
-// busy <= limit always. A close empties the list, and from then on no caller begins to make an
-// object.
+// to make an object only if it finds the list empty. At that moment `idle` is 0, and this caller
+// has a permit but does not count in `busy` yet. So busy + 1 <= limit. A caller that takes an
+// object from the list or returns it there changes neither idle + busy nor the number of objects.
+// So idle + busy <= limit always. A close empties the list, and from then on no caller begins to
+// make an object.
 
 // An object, and its place in the list. Only the holder of the lock accesses the links and the
 // time.

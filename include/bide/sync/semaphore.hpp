@@ -260,8 +260,8 @@ public:
         waiter& operator=(waiter&&) = delete;
 
         /// Returns true if the wait is over. From then on, no other thread accesses the waiter.
-        /// Memory order: if the result is true, this call is an acquire operation, as the return of
-        /// acquire() is.
+        /// Memory order: if the permits were granted, what happens before their releases happens
+        /// before the return.
         bool is_complete() const noexcept { return node_.is_complete(); }
 
         /// Returns the outcome: success if the permits were granted; errc::closed if not.
@@ -292,9 +292,10 @@ public:
     /// `w`. False if `w` is complete already; if `w` was granted, the caller owns the permits.
     /// Blocks: if a release on another thread has granted `w` and still runs the wakers of earlier
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
-    /// the call does not block, and the waker of `w` does not run. So the wakers of two releases on
-    /// two threads must not cancel each other's waiters.
-    /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile.
+    /// the call does not block, and the waker of `w` does not run.
+    /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile. The wakers
+    /// of two releases on two threads do not cancel each other's waiters: each could wait for the
+    /// other.
     bool cancel_acquire(waiter& w) noexcept {
         if (!is_valid(w.node_.amount())) {
             return true;

@@ -8,7 +8,7 @@
 //   value_type, name           the item; the name of the channel, for messages
 //   bool send_waits            true if a send may find no room; Items then has is_full()
 //   displaced                  a type that holds the item, if any, that put() removes to make room.
-//                              The caller of put() destroys it after it has released the lock.
+//                              The caller of put() destroys it after the lock is released.
 //                              Default-constructible
 //   size(), capacity(), empty()
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room

@@ -102,8 +102,8 @@ public:
                 return false;
             }
             // Order: release [permit.release]; the caller that takes the permits sees what was done
-            // before. This step ignores the lock: the CAS by which the holder of the lock decides
-            // to wait sees this step.
+            // before. This step ignores the lock, because the holder of the lock decides by a CAS,
+            // which sees this step.
             if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return true;
