@@ -517,8 +517,8 @@ private:
 
     // Requires: the caller holds the lock of the side that `c` belongs to.
     static void count(counter& c, std::size_t more) noexcept {
-        // Order: relaxed; it changes only under the lock of its side. Release [unbounded.counts]; a
-        // thread that reads the count sees the counts that the caller saw.
+        // Order: relaxed; the count changes only under the lock of its side. Release
+        // [unbounded.counts]; a thread that reads the count sees the counts that the caller saw.
         c.store(c.load(std::memory_order_relaxed) + more, std::memory_order_release);
     }
 

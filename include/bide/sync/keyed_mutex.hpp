@@ -19,7 +19,7 @@ namespace detail {
 // The table of the keys that are in use: a hash table in shards. Each key has a queue. Each shard
 // has its own lock (core/lock_bits.hpp). The lock is held during the search of one bucket, and
 // while the number of buckets doubles or halves. A key is in the table as long as a key_use of the
-// key exists. Each waiter for the key has a key_use, and so has its holder.
+// key exists. The holder of the key and each waiter for the key have a key_use.
 
 template <class Key, class Platform> class key_shard;
 

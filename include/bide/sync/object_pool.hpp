@@ -103,8 +103,8 @@ public:
         return true;
     }
 
-    // Removes an object that has expired from the list and returns it; nullptr if there is none.
-    // The caller destroys the object.
+    // Removes an expired object from the list and returns it; nullptr if there is none. The caller
+    // destroys the object.
     object* pop_expired(std::int64_t now) noexcept {
         if (idle_ns_ == never_expires) {
             return nullptr;
@@ -118,8 +118,8 @@ public:
         return old;
     }
 
-    // Called by a caller with a permit that destroys an object or could not make it. Removes the
-    // object from the count.
+    // Removes an object from the count. The caller has a permit, and destroys the object or could
+    // not make it.
     void lose() noexcept {
         const typename lock::guard inside(word_);
         size_ = size_ - 1;
