@@ -103,7 +103,8 @@ private:
 
 /// Receives the values of a broadcast. One thread or coroutine uses it at a time. A copy starts at
 /// the same value as its original and is independent afterwards. A subscriber may outlive the
-/// broadcast. It must not be moved or destroyed while it waits.
+/// broadcast.
+/// Requires: the subscriber is not moved or destroyed while it waits; terminates otherwise.
 template <class T, class Platform> class basic_broadcast_subscriber {
     using state = detail::broadcast_state<T, Platform>;
 
@@ -113,14 +114,11 @@ public:
     /// The result of a receive.
     using result_type = result<T, recv_error>;
 
-    // A subscriber may be copied, moved and destroyed while it does not wait; terminates otherwise.
-
     /// Receives a copy of the oldest value that this subscriber has not received.
     /// Blocks: while there is no such value.
     /// Returns: the value. errc::closed: this subscriber has received all values, and no more will
     /// come. errc::lagged: the broadcast dropped values before this subscriber received them.
-    /// `missed` is the number of these values, and the next receive gets the oldest value that is
-    /// still kept.
+    /// `missed` is their number, and the next receive gets the oldest value that is still kept.
     /// Throws: what the copy constructor of T throws; the value then counts as not received.
     /// Memory order: what happens before the send happens before the return.
     result_type recv() { return wait(deadline::never()); }
@@ -199,7 +197,7 @@ public:
     /// closed, returns 0 and destroys the value.
     /// Throws: std::bad_alloc; nothing was sent then, and `value` is unchanged.
     std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     std::size_t send(const T& value)
         requires std::is_copy_constructible_v<T>
     {
@@ -211,8 +209,7 @@ public:
     /// Returns the number of subscribers.
     std::size_t subscribers() const noexcept { return at_.readers(); }
 
-    /// Closes the broadcast. Subscribers still receive the values that are kept, and then
-    /// errc::closed.
+    /// Closes the broadcast. Subscribers still receive the kept values, and then errc::closed.
     /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
     /// Returns true if close() was called.

@@ -21,8 +21,8 @@
 ///
 /// Items go through a lock-free ring. If the ring is full, a sender waits in a queue. If the ring
 /// is empty, a receiver waits in another queue. The thread that makes room, or adds an item, also
-/// moves the item of the waiter. channel/ring.hpp has the ring. detail::basic_channel_core below has
-/// the protocol between the ring and the queues, and its proof.
+/// moves the item of the waiter. channel/ring.hpp has the ring. detail::basic_channel_core below
+/// has the protocol between the ring and the queues, and its proof.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
@@ -32,21 +32,19 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The operations that send, for a channel or a sending handle. `Self` is the class of that object.
+/// The operations that send, for a channel or a sending handle, which is of class `Self`.
 template <class Self, class T, class Platform> class send_operations {
     using sent = result<void, send_error<T>>;
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
-    /// Appends an item to the channel; a priority_channel orders its items. Each form of send
-    /// returns an item that it did not send in the error. If a form of send throws, the caller's
-    /// item is unchanged.
+    /// Appends an item to the channel; a priority_channel orders its items. If a form of send
+    /// fails, its error contains the item. If it throws, the caller's item is unchanged.
     /// Blocks: while the channel is full.
     /// Returns: errc::closed, with the item, if the channel is closed.
-    /// Memory order: what happens before the call happens before the return of the recv() that
-    /// takes the item.
+    /// Memory order: what happens before the call happens before the recv() of the item returns.
     sent send(T&& value) { return send_by(value, deadline::never()); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent send(const T& value)
         requires is_copyable
     {
@@ -56,7 +54,7 @@ public:
     /// Sends as send() does, unless a stop is requested first.
     /// Returns: as send(), or errc::stopped.
     sent send(typename Platform::stop_token token, T&& value) { return send_by(value, token); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent send(typename Platform::stop_token token, const T& value)
         requires is_copyable
     {
@@ -69,7 +67,7 @@ public:
     sent try_send(T&& value) noexcept(!allocates<Self>) {
         return detail::to_result(source().send(value), value);
     }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent try_send(const T& value) noexcept(!allocates<Self> &&
                                            std::is_nothrow_copy_constructible_v<T>)
         requires is_copyable
@@ -80,16 +78,16 @@ public:
     /// Sends as send() does, but waits at most `rest`.
     /// Returns: as send(), or errc::timeout.
     sent try_send_for(T&& value, deadline::from_now rest) { return send_by(value, deadline(rest)); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent try_send_for(const T& value, deadline::from_now rest)
         requires is_copyable
     {
         return try_send_for(T(value), rest);
     }
-    /// Sends as send() does, but waits until a point in time.
+    /// Sends as send() does, but waits at most until a point in time.
     /// Returns: as send(), or errc::timeout.
     sent try_send_until(T&& value, deadline when) { return send_by(value, when); }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     sent try_send_until(const T& value, deadline when)
         requires is_copyable
     {
@@ -97,9 +95,9 @@ public:
     }
 
     /// Sends as send() does, for a coroutine.
-    /// GCC before 13 destroys an aggregate twice that is written inside the co_await expression.
-    /// With that GCC, async_send({...}) does not compile. async_send(item{...}) compiles and is
-    /// wrong: use async_emplace(), or give the item a name first.
+    /// If an aggregate is made in braces inside the co_await expression, GCC before 13 destroys it
+    /// twice. With that GCC, async_send({...}) does not compile. async_send(item{...}) compiles and
+    /// is wrong: use async_emplace(), or give the item a name first.
     basic_async_op<sent, Platform> async_send(T value)
         requires(!detail::is_broken_in_braces<T>)
     {
@@ -143,8 +141,7 @@ public:
     }
 
     /// Sends items from the front of `items` as long as there is room. Never blocks.
-    /// Returns: the number of items that were moved into the channel. The other items are
-    /// unchanged.
+    /// Returns: the number of items that were sent. The other items are unchanged.
     std::size_t try_send_n(std::span<T> items) noexcept {
         return source().send_n([items](std::size_t i) noexcept -> T& { return items[i]; },
                                items.size());
@@ -178,8 +175,7 @@ private:
     }
 };
 
-/// The operations that receive, for a channel or a receiving handle. `Self` is the class of that
-/// object.
+/// The operations that receive, for a channel or a receiving handle, which is of class `Self`.
 template <class Self, class T, class Platform> class receive_operations {
 public:
     /// The type of an item.
@@ -216,8 +212,8 @@ public:
     /// Receives as recv() does, for a coroutine.
     /// Returns: an operation for co_await; its value is what recv() returns.
     /// Cancellation: if the operation is destroyed after an item was granted to it, the item goes
-    /// to the next waiting receiver, or else back into the channel. If the channel is full or
-    /// closed, the item is destroyed.
+    /// to the next waiting receiver. If none waits, the item goes back into the channel. If the
+    /// channel is full or closed, the item is destroyed.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         auto& from = source();
         return {typename waits<decltype(from)>::receiving{from},
@@ -226,8 +222,8 @@ public:
 
     /// Receives up to `max` items without waiting, and appends them to `out`. Never blocks.
     /// Returns: the number of items.
-    /// Throws: std::bad_alloc. Then the items already appended stay in `out`, and the other items
-    /// stay in the channel.
+    /// Throws: std::bad_alloc. Then the appended items stay in `out`, and the others in the
+    /// channel.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max) {
         return detail::recv_more(source(), out, max);
     }
@@ -235,8 +231,7 @@ public:
     /// Receives as try_recv_n() does, but waits for the first item.
     /// Blocks: while there is no item.
     /// Returns: the number of items; 0 if the channel is closed and empty, or if `max` is 0.
-    /// Throws: std::bad_alloc, either before the wait, or after the first item was appended to
-    /// `out`.
+    /// Throws: std::bad_alloc, before the wait or after the first item was appended to `out`.
     std::size_t recv_n(std::vector<T>& out, std::size_t max) {
         if (max == 0) {
             return 0;
@@ -330,13 +325,11 @@ private:
     mutable std::optional<T> item_;
 };
 
-/// The operations on the state of a channel, for a channel or a handle. `Self` is the class of that
-/// object.
+/// The operations on the state of a channel, for a channel or a handle, which is of class `Self`.
 template <class Self> class state_operations {
 public:
     /// Closes the channel, for both sides and all handles. Later sends fail, and waiting senders
-    /// get their items back. Receivers receive the items in the channel, and then learn that it is
-    /// closed.
+    /// get their items back. Receivers get the items in the channel, and then learn of the close.
     /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return detail::channel_access::core(self()).close(); }
     /// Returns true if the channel is closed.
@@ -367,7 +360,7 @@ private:
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
 };
 
-/// The common base of all kinds of channels. `Self` is the class of the channel, and `Core` is its
+/// The common base of all kinds of channels. `Self` is the class of the channel, `Core` its
 /// protocol.
 template <class Self, class T, class Platform, class Core>
 class channel_operations : public send_operations<Self, T, Platform>,
@@ -397,8 +390,8 @@ namespace detail {
 
 // A channel without its public operations: a ring, and the two queues of its waiters.
 //
-// Items go through the ring without any lock. A sender that finds the ring full, or a receiver that
-// finds it empty, enters the queue of its side, under one lock. `flags` says which queues have
+// Items go through the ring without any lock. If a sender finds the ring full, or a receiver finds
+// it empty, it enters the queue of its side, under one lock. `flags` says which queues have
 // waiters. The positions are the head and the tail of the ring. An operation that has moved a
 // position reads the flags. If the other side has waiters, the operation settles: under the lock,
 // it moves items from the ring to waiting receivers, and from waiting senders into the ring, until
@@ -416,12 +409,12 @@ namespace detail {
 //   read the positions: empty? wait       read the flags: raised? settle
 //
 // If the tail moved first, the receiver finds the ring not empty, lowers the flag and tries again.
-// If the flag was raised first, the sender sees it and settles once its item is published. This
-// holds for each of many senders, independently of the other senders. A flag stays raised from an
-// instant at which the ring was empty until there are no waiters, so each sender that moved the
-// tail since then settles. The last sender to publish finds all items published, and settles under
-// the lock come one after the other. To wake one receiver for each item is not enough: the first of
-// two senders may publish last, and the receiver that the second one wakes finds the first slot
+// If the flag was raised first, the sender sees the flag and settles after its item is published.
+// This holds for each of many senders, independently of the other senders. A flag stays raised from
+// an instant at which the ring was empty until there are no waiters. So each sender that moved the
+// tail since then settles, one at a time under the lock. The last sender to publish finds all items
+// published. To wake one receiver for each item is not enough. Suppose that the first of two
+// senders publishes last. The receiver that the second sender wakes finds the first slot
 // unpublished and sleeps again.
 //
 // A slot that is claimed and not published is neither full nor empty. A thread that finds such a
@@ -439,7 +432,7 @@ namespace detail {
 //
 // Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims
 // a slot. If the ring is empty, the sender gives its item to the first waiting receiver. It moves
-// no position, so it need not settle. If the ring is not empty, the sender puts its item into the
+// no position, so it does not settle. If the ring is not empty, the sender puts its item into the
 // ring, behind the older items. (Receivers may wait although the ring is not empty: an older item
 // may lie behind a slot that is not published yet.) A receiver never takes an item past the ring,
 // because the items in the ring are older than those of waiting senders.
@@ -475,8 +468,8 @@ public:
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
-    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns waiting
-    // (full) or closed.
+    // Moves `value` in and returns granted. If that is impossible, leaves `value` unchanged and
+    // returns waiting (full) or closed.
     wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
@@ -485,8 +478,8 @@ public:
                    : send_again(value);
     }
 
-    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
-    // returns waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. If there is
+    // none, returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
         const attempt a = transfer<side::receiving>(put, one(), received);
@@ -503,14 +496,13 @@ public:
         return transfer_n<side::receiving>(put, most);
     }
 
-    // Queues `w` on a side and returns waiting, or completes the wait of `w` and returns its
-    // status.
+    // Completes `w` and returns its status. If `w` has to wait, queues it and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         while (!lock_to_wait(which)) {
             if (const auto what = attempt_for(w, which)) {
                 return *what;
             }
-            // Spins reading only, so that the cache lines stay shared.
+            // Spins with loads only, so that the cache lines stay shared.
             for (basic_backoff<Platform> again;
                  which == side::sending ? ring_.push_is_busy() : ring_.pop_is_busy(); again()) {
             }
@@ -538,7 +530,7 @@ public:
     }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
+    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -547,8 +539,8 @@ public:
     }
 
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
-    // receiver, or if none waits, behind all items. If the channel is full or closed, returns false
-    // and leaves the item unchanged.
+    // receiver. If none waits, it goes behind all items. If the channel is full or closed, returns
+    // false and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
         // Waiting receivers come first. A receiver may wait although the ring is full, if the items
         // in the ring are not published yet.
@@ -587,8 +579,7 @@ public:
         return capacity() != 0 && spin::spin_once(try_again);
     }
 
-    // With a small capacity, a thread waits for almost every item, and the wait is short. So the
-    // thread spins.
+    // With a small capacity, a thread waits often and for a short time. So the thread spins.
     std::int64_t spin_budget_ns() const noexcept {
         return capacity() > small_capacity ? 0 : 25'000;
     }
@@ -626,9 +617,9 @@ private:
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // Makes one attempt to move up to `most` items into or out of the ring, and calls move() for
-    // each of them, before it acquires the lock. For a sender, move() makes an item; for a
-    // receiver, move(T&) takes an item. If Count is not `one`, sets `moved` to the number of items.
+    // Makes one attempt to move up to `most` items into or out of the ring. For each item, calls
+    // move() without the lock. For a sender, move() makes an item; for a receiver, move(T&) takes
+    // an item. If Count is not `one`, sets `moved` to the number of items.
     template <side Which, class Move, class Count>
     attempt transfer(Move& move, Count most, std::size_t& moved) noexcept {
         claim c;
@@ -739,10 +730,10 @@ private:
         out.publish();
     }
 
-    // Attempts to complete the wait with the ring alone. Returns nothing if that fails.
+    // Attempts to move the item of `w` into or out of the ring. Returns nothing if that fails.
     std::optional<wait_status> attempt_for(node& w, side which) noexcept {
         if (!w.claim()) {
-            return wait_status::waiting; // its choice selected another wait: it need not queue
+            return wait_status::waiting; // its choice has selected another wait: not queued
         }
         std::size_t count = 0;
         auto make = [&w]() noexcept -> T& {
@@ -774,8 +765,8 @@ private:
     }
 
     // If the other side has a waiter, moves an item directly to or from that waiter by move(node&),
-    // and returns true. If `behind_ring` is true, does so only if the ring is empty, because the
-    // items in the ring go first.
+    // and returns true. If `behind_ring` is true and the ring is not empty, returns false, because
+    // the items in the ring go first.
     template <class Move> bool meet(side other, Move& move, bool behind_ring = false) noexcept {
         if (!any(other)) {
             return false;
@@ -793,11 +784,10 @@ private:
     // the ring then has room or an item for that waiter, releases the lock and returns false; the
     // caller must try the ring again.
     bool lock_to_wait(side which) noexcept {
-        // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
-        // positions.
+        // Order: seq_cst [ring.position]; raises the flag before the caller reads the positions.
         lock::acquire_with(word_, flag_of(which));
         // If other waiters are queued, the flag was already raised when the ring had nothing for
-        // them. So the ring need not be checked again.
+        // them. So the ring is not checked again.
         if (!queue_of(which).empty() ||
             (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
             return true;
@@ -825,7 +815,7 @@ private:
     }
     // Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
     bool serve(node& w, side which, outcomes& out) noexcept {
-        if (!w.claim()) { // its choice selected another wait
+        if (!w.claim()) { // its choice has selected another wait
             queue_of(which).remove(w);
             return true;
         }
@@ -866,8 +856,8 @@ private:
         }
     }
     // Passes the item of a waiting sender to a waiting receiver. If one of the two belongs to a
-    // select that has chosen another case, takes that one out of its queue instead. Returns false
-    // if the sender is no longer in its queue.
+    // select that has chosen another case, takes that waiter out of its queue instead. Returns true
+    // if the sender is still in its queue.
     bool match(node& sender, node& receiver, outcomes& out) noexcept {
         const auto* const mine = sender.choice();
         const auto* const yours = receiver.choice();
@@ -910,7 +900,7 @@ private:
     }
 
     ring ring_;
-    // The flags, and the lock. Every operation reads it. While nothing waits, it does not change.
+    // The flags and the lock. Every operation reads them. Without waiters, they do not change.
     alignas(cache_line_pair) typename lock::atomic word_{0};
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock
@@ -926,8 +916,8 @@ private:
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, behind all items in
-/// it. If that is impossible, because the channel is full or closed, the item is destroyed.
-/// core/async_op.hpp says when a coroutine may be destroyed.
+/// it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
+/// coroutine may be destroyed.
 ///
 /// T is moved into the channel, inside it, and out of it, also by other threads than those that
 /// send or receive it. The move constructor of T and the destructor of a moved-from T must not use
@@ -955,8 +945,8 @@ public:
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
     explicit basic_channel(std::size_t capacity) : basic_channel(capacity, nullptr) {}
 
-    /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). If
-    /// BIDE_DEADLOCK_CHECK is defined, the name is copied; otherwise it is ignored.
+    /// Constructs an empty channel with a name for reports (core/deadlock_check.hpp). The name is
+    /// copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     basic_channel(std::size_t capacity, [[maybe_unused]] const char* its_name)
         : base(std::in_place, capacity) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "channel", its_name);)

@@ -5,13 +5,14 @@
 /// \file
 /// A channel owned by its senders and receivers.
 //
-// Senders and receivers are counted. The channel is closed when one side has no more handles, and
-// is freed when neither side has handles.
+// Senders and receivers are counted. The channel is closed when one side has no handles any more.
+// It is freed when neither side has handles and no operation waits.
 //
-// Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
+// Three counts are beside the channel, in one allocation: senders, receivers, and users of the
 // memory. A side counts as one user while it has handles. Each operation that waits counts as one
-// user, too. So to copy or drop a handle changes only the count of its side, in one step. The last
-// handle of a side closes the channel before it releases the memory.
+// user, too. So a copy of a handle, or its destruction, changes only the count of its side, in one
+// step. Exception: the last handle of a side also closes the channel, and then ends the use of the
+// memory by its side.
 
 #include <bide/channel/channel.hpp>
 
@@ -27,10 +28,10 @@ public:
     // Adds a handle to a side that has at least one.
     void join(side which) noexcept { increment(handles(which)); }
 
-    // Drops a handle. If it is the last user, *this is freed.
+    // Drops a handle. Frees *this if no user is left.
     void leave(side which) noexcept {
-        // Order: release [handles.close]; all that was sent through this handle comes before the
-        // close by the last handle. Acquire [handles.close]: this may be the last handle.
+        // Order: release [handles.close]; what was sent through this handle happens before the last
+        // handle closes the channel. Acquire [handles.close]: this may be the last handle.
         if (handles(which).fetch_sub(1, std::memory_order_acq_rel) != 1) {
             return;
         }
@@ -48,8 +49,8 @@ public:
                           [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
     }
 
-    // The closed channel that a moved-from handle refers to. Terminates if there is no memory for
-    // it at the first call.
+    // The closed channel that a moved-from handle refers to. The first call allocates the channel;
+    // terminates if there is no memory.
     BIDE_NOINLINE static Core& closed() {
         static Core* const never_destroyed =
             made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
@@ -112,7 +113,7 @@ public:
     }
     /// Takes over the channel of `other`. After that, `other` acts as a handle of a closed channel.
     channel_handle(channel_handle&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
-    /// Drops the channel of this handle, and takes over that of `other`.
+    /// Drops the channel of this handle, and takes over the channel of `other`.
     channel_handle& operator=(channel_handle other) noexcept {
         std::swap(to_, other.to_);
         return *this;
@@ -124,8 +125,8 @@ public:
         }
     }
 
-    /// Returns true if both handles belong to one channel, on any side. Returns false if either was
-    /// moved from.
+    /// Returns true if both handles belong to the same channel, on either side. Returns false if
+    /// one of them was moved from.
     template <detail::side Other>
     bool same_channel(const channel_handle<T, Platform, Core, Other>& other) const noexcept {
         return to_ != nullptr && to_ == other.to_;
@@ -178,9 +179,9 @@ private:
     using handle::handle;
 };
 
-/// A handle that receives from a channel. The rules of a sender apply to it, except one: if the
-/// last receiver is dropped, the channel is closed and its items are destroyed; waiting senders get
-/// their items back.
+/// A handle that receives from a channel. The rules of a sender apply to it, with one difference.
+/// If the last receiver is dropped, the channel is closed, its items are destroyed, and waiting
+/// senders get their items back.
 template <class T, class Platform, class Core>
 class basic_receiver : public channel_handle<T, Platform, Core, detail::side::receiving>,
                        public receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {

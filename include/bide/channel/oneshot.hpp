@@ -33,9 +33,9 @@ namespace detail {
 //   none     yes       any      received, or never sent; no waiter
 //   set      no        any      never: a sender that has sent has finished
 //
-// If a receiver waits, a sent value goes to it directly. Otherwise the value stays in `value_`.
+// A sent value goes directly to a waiting receiver. If none waits, the value stays in `value_`.
 //
-// This is a Source (item_wait.hpp). The wait of its sending side is the wait for close().
+// This is a Source (item_wait.hpp). A wait on the sending side waits for close().
 template <class T, class Platform> class oneshot_state : public basic_shared_state<Platform> {
     static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
                   "bide: oneshot<T>: the move constructor and the destructor of T must not throw; "
@@ -53,8 +53,8 @@ public:
 
     // ---- The two ends
 
-    // Ends the sender. If `value` is not nullptr, sends the value first. Returns true if it was
-    // sent; otherwise the value is untouched.
+    // Ends the sender. If `value` is not nullptr, sends the value first. Returns true if the value
+    // was sent. If not, the value is unchanged.
     static bool finish(oneshot_state* s, T* value) noexcept {
         wake_list granted;
         wake_list failed;
@@ -110,7 +110,7 @@ public:
 
     bool is_closed() const noexcept { return base::has(closed); }
 
-    // The operation that waits for it (core/wait_ops.hpp).
+    // The operation that waits for close() (core/wait_ops.hpp).
     struct close_wait {
         oneshot_state& of;
 
@@ -217,15 +217,15 @@ public:
 
     /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
     basic_oneshot_sender(basic_oneshot_sender&& other) noexcept = default;
-    /// Destroys its end and takes over that of `other`.
+    /// Destroys its end and takes over the end of `other`.
     basic_oneshot_sender& operator=(basic_oneshot_sender&& other) noexcept = default;
     /// Destroys the sender. If it has not sent, the receiver gets errc::closed.
-    /// Requires: no wait in closed() is under way; terminates otherwise.
+    /// Requires: no caller waits in closed(); terminates otherwise.
     ~basic_oneshot_sender() = default;
 
     /// Sends the value. After that, the sender can only be destroyed or assigned to. Never blocks.
     /// Returns: errc::closed, with the value, if there is no receiver.
-    /// Requires: no wait in closed() is under way; terminates otherwise.
+    /// Requires: no caller waits in closed(); terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
         const bool sent = state::finish(state_.release(), __builtin_addressof(value));
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
@@ -234,8 +234,9 @@ public:
     /// Returns true if a send would fail: the receiver was destroyed or closed.
     bool is_closed() const noexcept { return state_->is_closed(); }
 
-    /// Waits until the receiver is destroyed or closed. The sender must not be moved meanwhile.
-    /// Blocks: until then.
+    /// Waits until the receiver is destroyed or closed.
+    /// Requires: the sender is not moved meanwhile.
+    /// Blocks: until the receiver is destroyed or closed.
     void closed() { state_->wait_closed(deadline::never()); }
 
     /// Waits as closed() does, but at most `rest`.
@@ -278,7 +279,7 @@ public:
 
     /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
     basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept = default;
-    /// Destroys its end and takes over that of `other`.
+    /// Destroys its end and takes over the end of `other`.
     basic_oneshot_receiver& operator=(basic_oneshot_receiver&& other) noexcept = default;
     /// Closes the channel as close() does. A wait of this receiver ends with errc::closed.
     ~basic_oneshot_receiver() = default;

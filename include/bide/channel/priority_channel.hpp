@@ -29,12 +29,11 @@ inline constexpr bool compares_without_throwing<std::greater<T>, T> =
 // (J. Williams, "Algorithm 232: Heapsort", 1964). The root is the next item to be received.
 //
 // The heap does not swap items. It moves a hole, so each step moves one item. Each item has a
-// number, `order`; a later item has a greater one. If two items are equal, the number decides, so
-// equal items come out in the order in which they came in. An item that comes back gets a number
-// below all others.
+// number; a later item has a greater number. Of two equal items, the item with the lower number
+// comes out first, so equal items keep their order. An item that comes back gets the lowest number.
 //
-// If Compare is not a strict weak order, the items come out in some order. No item is lost, because
-// no step relies on consistent comparisons.
+// If Compare is not a strict weak order, the items come out in an unspecified order. No item is
+// lost, because no step relies on consistent comparisons.
 template <class T, class Compare, class Platform> class basic_item_heap {
     static_assert(is_element<T>);
     static_assert(compares_without_throwing<Compare, T>,
@@ -107,7 +106,7 @@ private:
         size_ = last + 1;
         rise(last, item, came);
     }
-    // The hole rises until the item fits into it.
+    // Moves the hole up until the item may be placed in it.
     void rise(std::size_t hole, T& item, order came) noexcept {
         while (hole != 0) {
             const std::size_t parent = (hole - 1) / 2;
@@ -138,8 +137,7 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 
 /// A bounded channel for threads and coroutines, from which the greatest item by Compare comes
 /// first. compare(a, b) returns true if a is less than b, as for std::priority_queue. Equal items
-/// come out in the order in which they came in. The channel never contains more than `capacity`
-/// items.
+/// come out in the order in which they came in. The channel contains at most `capacity` items.
 ///
 /// Only the items in the channel are ordered. If the channel is full, senders wait in the order in
 /// which they came, whatever they send. So the wait of each sender is bounded by a number of
@@ -156,8 +154,8 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// Compare must be noexcept, or std::less or std::greater of a T whose operator is noexcept. The
 /// move constructor of T must be noexcept, too. The reason is that a receiver also compares and
 /// moves the item of a waiting sender, and cannot report an exception to that sender. So no
-/// exception can lose an item. If Compare is not a strict weak order, the items come out in some
-/// order; no item is lost.
+/// exception can lose an item. If Compare is not a strict weak order, the items come out in an
+/// unspecified order; no item is lost.
 ///
 /// T is moved into the channel, inside it, and out of it under the lock of the channel, also by
 /// other threads than those that send or receive it. A send makes up to log2(size) moves and as

@@ -20,7 +20,7 @@
 //
 // A push has three steps. It claims the slot by moving the tail, constructs the item, and publishes
 // the item by storing the stamp. A pop does the same with the head. So at every instant the
-// distance between the two positions is the number of items that pushes have claimed and pops have
+// distance between the two positions is the number of slots that pushes have claimed and pops have
 // not. The ring is empty if head == tail, and full if head + lap == tail. A pop finds the ring
 // closed if it is empty and the closed bit is set. If the stamp of a slot is behind its position,
 // the slot is neither empty nor full but busy: its claimer has not published it yet.
@@ -42,7 +42,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// yet; try again. `closed`: the ring is closed, and for a pop it is also empty.
 enum class attempt : unsigned char { done, not_now, busy, closed };
 
-/// A bounded lock-free queue of many producers and many consumers, without waiting.
+/// A bounded lock-free queue of many producers and many consumers. No operation waits.
 template <class T, class Platform = native_platform, class Stamp = std::uint64_t> class basic_ring {
     static_assert(std::is_unsigned_v<Stamp>);
 
@@ -52,8 +52,7 @@ template <class T, class Platform = native_platform, class Stamp = std::uint64_t
     };
 
 public:
-    /// Returns the largest capacity that a position can hold. If Stamp has 64 bits, the limit is
-    /// the memory.
+    /// Returns the largest capacity. If Stamp has 64 bits, the memory is the limit.
     static constexpr std::size_t max_capacity() noexcept {
         constexpr Stamp most = ((std::numeric_limits<Stamp>::max)() >> 4) - 1;
         constexpr std::size_t bytes = (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(slot);
@@ -82,7 +81,7 @@ public:
         claim(Stamp first, Stamp more, std::size_t amount) noexcept
             : first_(first), more_(more), count_(amount) {}
         Stamp first_ = 0; // the position
-        Stamp more_ = 0;  // from a position to the stamp that publishes it
+        Stamp more_ = 0;  // what publishing adds to a slot's position
         std::size_t count_ = 0;
     };
 
@@ -110,7 +109,7 @@ public:
     /// Returns a cursor at the first slot of `c`.
     cursor cells(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
 
-    /// Publishes the first slot, full or empty. This is the last access to the ring.
+    /// Publishes the first slot as full or empty. This is the last access to the ring.
     void end(const claim& c) noexcept {
         // Order: release [ring.slot]; the next claimer of the slot sees the item, or sees that the
         // item was taken.
@@ -122,7 +121,7 @@ public:
     /// Returns: true if this call closed it.
     bool close() noexcept {
         // Order: release; every decision on the tail reads it seq_cst [ring.position], so a thread
-        // that finds the bit sees what was done before.
+        // that finds the bit sees what was done before close().
         return (tail_.fetch_or(closed_bit_, std::memory_order_release) & closed_bit_) == 0;
     }
     /// Returns true if close() was called.
@@ -131,11 +130,9 @@ public:
         return (tail_.load(std::memory_order_relaxed) & closed_bit_) != 0;
     }
 
-    /// Returns true if a pop would have to wait. The caller has raised its flag before. The tail is
-    /// read in the order [ring.position]. The head may be outdated; then the caller makes one
-    /// useless attempt at most.
-    // Order: seq_cst [ring.position] for the tail: the second half of a pair, whose first half
-    // raised a flag. Relaxed for the head.
+    /// Returns true if a pop would have to wait. The caller has raised its flag before. If the head
+    /// that this call reads is outdated, the caller makes one useless attempt at most.
+    // Order: seq_cst [ring.position]; the caller raised its flag before. Relaxed for the head.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
         return head_.load(std::memory_order_relaxed) == (tail & ~closed_bit_);
@@ -143,8 +140,7 @@ public:
     /// Returns true if a push would have to wait. Returns false if the ring is closed, because a
     /// push then fails and does not wait.
     bool is_full() const noexcept {
-        // Order: relaxed and seq_cst [ring.position]; as in is_empty(), with the two sides
-        // exchanged.
+        // Order: relaxed for the tail. Seq_cst [ring.position]; the caller raised its flag before.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
@@ -161,7 +157,7 @@ public:
     }
     /// Returns true if a pop would probably find a busy slot; only an attempt is certain.
     bool pop_is_busy() const noexcept {
-        // Order: relaxed, here and below; as in push_is_busy().
+        // Order: relaxed, here and below; the result is a hint.
         const Stamp head = head_.load(std::memory_order_relaxed);
         return slot_of(head).stamp.load(std::memory_order_relaxed) !=
                    static_cast<Stamp>(head + 1) &&
@@ -171,7 +167,7 @@ public:
     /// Returns the capacity.
     std::size_t capacity() const noexcept { return capacity_; }
 
-    /// Returns the number of items that pushes have claimed and pops have not, at one instant.
+    /// Returns the number of slots that pushes have claimed and pops have not, at one instant.
     std::size_t size() const noexcept {
         // Order: seq_cst [ring.position], all three loads; if both reads of the tail agree, the
         // head was read while the tail had that value.
@@ -201,7 +197,7 @@ private:
         return static_cast<Stamp>(at < capacity_ ? position + n : lap + (at - capacity_));
     }
 
-    // Pauses after a lost CAS, four times as long each time. Returns the next `failed`.
+    // Pauses after a lost CAS, four times as long each time. Returns the new value of `failed`.
     static int make_way(int failed) noexcept {
         for (int left = Platform::model ? 0 : 1 << failed; left > 0; --left) {
             Platform::pause();
@@ -223,22 +219,21 @@ private:
             }
             if (const std::size_t n = count_ready(at, Push ? 0 : 1, most); n != 0) {
                 const Stamp first = at;
-                // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
-                // flags. Failure: relaxed, the loop reads again.
+                // Order: seq_cst [ring.position]; this step moves the position before the caller
+                // reads the flags. Failure: relaxed, the loop reads again.
                 if (mine.compare_exchange_weak(at, next(at, n), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
                     c = claim(first, Push ? 1 : lap_, n);
                     return attempt::done;
                 }
                 failed = make_way(failed);
-                // Order: seq_cst [ring.position]; as the first load.
+                // Order: seq_cst [ring.position]; read again, as at the beginning.
                 at = mine.load(std::memory_order_seq_cst);
                 continue;
             }
-            // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or
-            // empty.
+            // Order: seq_cst [ring.position]; the positions tell whether the ring is full or empty.
             const Stamp other = others.load(std::memory_order_seq_cst);
-            // Order: seq_cst [ring.position]; as the first load. If it differs, `at` is outdated.
+            // Order: seq_cst [ring.position]; the second read. If it differs, `at` is outdated.
             const Stamp now = mine.load(std::memory_order_seq_cst);
             if (now == at) {
                 if constexpr (Push) {
@@ -254,11 +249,12 @@ private:
         }
     }
 
-    // How many of the `most` slots from `first` on have the stamp position + more.
+    // Counts consecutive slots from `first` on, `most` at most, whose stamp is position + more.
     template <class Count>
     std::size_t count_ready(Stamp first, Stamp more, Count most) const noexcept {
         if constexpr (std::is_same_v<Count, one>) {
-            // Order: acquire [ring.slot]; as cursor::is_ready().
+            // Order: acquire [ring.slot]; sees the item, or the end of the pop that emptied the
+            // slot.
             return slot_of(first).stamp.load(std::memory_order_acquire) ==
                            static_cast<Stamp>(first + more)
                        ? 1
@@ -290,7 +286,7 @@ public:
 
     /// Publishes the slot as full or empty. After the publication of the last slot, the caller no
     /// longer accesses the ring.
-    // Order: release [ring.slot]; as end() of the ring.
+    // Order: release [ring.slot]; the next claimer of the slot sees what this claimer did.
     void end() const noexcept { at_->stamp.store(stamp(), std::memory_order_release); }
 
     /// Returns true if the slot can be claimed.

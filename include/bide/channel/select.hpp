@@ -8,12 +8,13 @@
 ///
 /// Exactly one case happens. The other cases have no effect: no item is taken, no permit is held,
 /// no wakeup is lost. If several cases can happen at once, each of them is chosen with the same
-/// probability. The functions called _biased choose the first of them.
+/// probability. The functions whose names end in _biased choose the first of them.
 ///
-/// A closed channel is ready to receive from and to send to; the result says that it is closed. A
-/// requested stop and a deadline that has passed are ready cases too. So a loop that always finds a
-/// ready case soon takes them and can end. A time-out is chosen only if no other case is ready, so
-/// such a loop never takes it. A case that was made from a null pointer never happens.
+/// A send to a closed channel is a ready case; so is a receive from it. The result says that the
+/// channel is closed. A requested stop and a deadline that has passed are ready cases, too. So a
+/// loop of selects soon chooses them, even if another case is always ready. A time-out is chosen
+/// only if no other case is ready, so such a loop never chooses it. A case that was made from a
+/// null pointer never happens.
 ///
 /// \code
 /// auto s = bide::select(bide::on_recv(orders), bide::on_event(quit), bide::on_timeout(50ms));
@@ -36,22 +37,20 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The part of a select that does not depend on the types of its cases. A select has several waits,
-// each in the queue of its own primitive, and exactly one of them happens. The steps of a select
-// are:
+// each in the queue of its own primitive. Exactly one of them happens. Its steps are:
 //
 //   try      The owner tries each case alone, in a random order. The first that can happen does.
 //   begin    The owner enqueues one node for each case. All nodes share one choice
 //            (core/waiter.hpp).
 //   decide   A thread that can grant a case claims the choice under the primitive's lock, moves the
-//            item, and commits: from there on the case has happened. A time-out, a deadline and a
+//            item, and commits. From then on the case has happened. A time-out, a deadline and a
 //            stop do the same. In a try_select, the owner claims the choice when all nodes are
-//            queued. If it succeeds, no case has happened.
+//            queued. If this claim succeeds, no case has happened.
 //   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
-// item that moves in between: out of a case that is not tried yet, into a case that was tried
-// already.
+// item that moves in between: out of a case that is not tried yet, into a case that was tried.
 //
 // A case may happen while the owner still enqueues other cases. A coroutine must not resume before
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
@@ -74,12 +73,12 @@ private:
     bool is_rest_ = false;
 };
 
-// One case. A time-out is last: it is queued after all other cases, if none could happen at once.
+// One case. A time-out is queued last, and only if no other case could happen at once.
 template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: never happens
     wait_target target;
     const select_timeout* timeout = nullptr; // of a time-out or a deadline
-    deadline until = deadline::never();      // when it comes
+    deadline until = deadline::never();      // the point in time of `timeout`
     bool is_last = false;
     bool queued = false;
     basic_waiter<Platform> node;
@@ -101,10 +100,10 @@ public:
         entry** end() const noexcept { return first + count; }
     };
 
-    // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a
-    // random one, unless `biased`.
+    // Tries the cases, and returns true if one has happened. Puts the entries into the order in
+    // which they are tried and enqueued. Unless `biased` is true, this is a random order.
     BIDE_INLINE bool try_all(entries all, bool biased) noexcept {
-        // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
+        // Fisher and Yates's shuffle. Each place is drawn only when it is tried.
         for (std::size_t i = 0; i < all.count; ++i) {
             if (!biased) {
                 std::swap(all.first[i], all.first[i + any_below(all.count - i)]);
@@ -122,9 +121,9 @@ public:
         return false;
     }
 
-    // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
-    // select was ended; `main` is not published then. If `timers` is true, timers fire the cases of
-    // time-outs and deadlines; otherwise the owner reads the clock.
+    // Enqueues the cases. Called after try_all(). If a case has happened or the select was ended,
+    // returns true, and no other thread publishes `main`. If `timers` is true, timers fire the
+    // cases of time-outs and deadlines. If not, the owner reads the clock.
     BIDE_NOINLINE bool begin(entries all, node& main, bool timers) noexcept {
         main_ = &main;
         for (const bool last : {false, true}) {
@@ -153,7 +152,7 @@ public:
             main.settle(forbidden);
             return true;
         }
-        // Order: acq_rel [select.progress]; see on_case.
+        // Order: acq_rel [select.progress]; sees the chosen case, or publishes the nodes.
         if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & over) == 0) {
             return false;
         }
@@ -162,7 +161,7 @@ public:
     }
 
     // Blocks the thread until a case happens, or until a time-out or a deadline ends the wait. If
-    // `may_wait` is false, ends the wait at once unless a case has happened. Call it after
+    // `may_wait` is false, ends the wait at once unless a case has happened. Called after
     // try_all().
     BIDE_NOINLINE void wait(entries all, bool may_wait) noexcept {
         node main;
@@ -176,15 +175,15 @@ public:
     }
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
-    // returns false if the owner has not queued all cases yet; when it has queued them, it finds
-    // that the select was ended.
+    // returns false if the owner has not queued all cases yet. After the owner has queued them,
+    // begin() finds that the select was ended.
     BIDE_NOINLINE bool cancel(wait_status why) noexcept {
         if (!this->claim()) {
             return false;
         }
         this->commit();
         ended_ = why;
-        // Order: acq_rel [select.progress]; see on_case.
+        // Order: acq_rel [select.progress]; publishes `ended_`, or sees what the owner has queued.
         return (progress_.fetch_or(over, std::memory_order_acq_rel) & begun) != 0;
     }
 
@@ -228,9 +227,8 @@ private:
         }
         // The generator is that of Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from
         // the time and the address of its state, mixed as in Steele, Lea, Flood, "Fast Splittable
-        // Pseudorandom Number Generators", 2014. So the seeds of two threads differ, even if the
-        // state of both has the same address at different times, or adjacent addresses at the same
-        // time.
+        // Pseudorandom Number Generators", 2014. So the seeds of two threads differ, even if their
+        // states have the same address at different times, or adjacent addresses at the same time.
         std::uint32_t& x = Platform::template local<dice>().state;
         if (x == 0) {
             std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
@@ -246,7 +244,7 @@ private:
     }
 
     // Called when a case has happened. Returns the waiter of the owner, which the caller publishes.
-    // If the owner does not wait, returns nullptr; then the step on `progress_` is the caller's
+    // If the owner does not wait yet, returns nullptr. Then the step on `progress_` is the caller's
     // last access to the select.
     static node* on_case(basic_choice<Platform>& choice) noexcept {
         auto& self = static_cast<basic_select_core&>(choice);
@@ -318,7 +316,7 @@ template <class Platform> void end_by(void* node) noexcept {
     }
 }
 
-// A time-out, a deadline or a stop; none for a case of another kind. Moved only before it begins.
+// A time-out, a deadline or a stop; none for a case of another kind. Moved only before the select.
 class signal_payload {
 public:
     enum class kind : unsigned char { none, timeout, deadline, stop };
@@ -330,14 +328,14 @@ public:
     signal_payload(signal_payload&& other) noexcept
         : kind_(other.kind_), timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
 
-    // Returns true if a coroutine that waits for it needs timers.
+    // Returns true if a coroutine that waits for this case needs timers.
     bool needs_timers() const noexcept { return timeout() != nullptr || stop_.stop_possible(); }
     bool is_last() const noexcept { return kind_ == kind::timeout; }
     const select_timeout* timeout() const noexcept {
         return kind_ == kind::timeout || kind_ == kind::deadline ? &timeout_ : nullptr;
     }
 
-    // ---- As those of an operation (core/wait_ops.hpp)
+    // ---- The steps of an operation (core/wait_ops.hpp)
 
     wait_status try_now() const noexcept {
         const bool ready = kind_ == kind::stop
@@ -346,7 +344,7 @@ public:
         return ready ? wait_status::granted : wait_status::waiting;
     }
     template <class Platform> wait_status enqueue(basic_waiter<Platform>& w) noexcept {
-        const deadline end = timeout_.from_now(); // never, of a stop
+        const deadline end = timeout_.from_now(); // for a stop: never
         if (kind_ == kind::stop ? stop_.stop_requested() : end.has_passed()) {
             if (!w.claim()) {
                 return wait_status::waiting;
@@ -379,7 +377,7 @@ private:
         void operator()() const noexcept { run(node); }
     };
 
-    // What this resumes does not run on the thread that requested the stop.
+    // A coroutine that this call resumes does not run on the thread that requested the stop.
     template <class Platform> static void stopped(void* node) noexcept {
         wake_scope<Platform> away(&service_executor<Platform>);
         end_by<Platform>(node);
@@ -460,7 +458,7 @@ public:
         }
     }
 
-    /// Returns true if a coroutine that waits for it needs prepare_timers() first.
+    /// Returns true if a coroutine that waits for this case needs prepare_timers() first.
     bool needs_timers() const noexcept {
         if constexpr (is_signal) {
             return payload_.needs_timers();
@@ -516,7 +514,7 @@ template <class T, class Platform> auto case_of(basic_async_op<T, Platform>&& op
     return basic_select_case<value, Platform>(std::move(op).as_case());
 }
 
-// A case that owns its handle. Make makes the case of the handle once the handle stays in place.
+// A case that owns its handle. The handle does not move after fill(), so fill() makes the case.
 template <class Handle, class Make> class owning_case {
     using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
     static_assert(std::is_nothrow_move_constructible_v<Handle>,
@@ -556,13 +554,13 @@ template <class Object, class Make> auto case_from(Object&& of, Make make) {
 template <class Channel>
 using sent_through = typename std::remove_pointer_t<std::remove_cvref_t<Channel>>::value_type;
 
-// True if on_send() takes a T from such an argument. 0 and nullptr do not count as pointers.
+// True if an Argument refers or points to a T. 0 and nullptr do not count as pointers.
 template <class T, class Argument>
 inline constexpr bool is_sent_from =
     std::is_convertible_v<Argument, T&> ||
     (std::is_convertible_v<Argument, T*> && !std::is_null_pointer_v<std::remove_cvref_t<Argument>>);
 
-// Returns where the item of such an argument is.
+// Returns the address of the T that the argument refers or points to.
 template <class T, class Argument> T* sent_from(Argument&& value) noexcept {
     if constexpr (std::is_convertible_v<Argument, T&>) {
         T& item = std::forward<Argument>(value);
@@ -618,8 +616,7 @@ template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& v
 
 /// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an
 /// object_pool.
-/// Throws: as acquire(). The callables of an object_pool throw in the select that has chosen the
-/// case.
+/// Throws: as acquire(). The callables of an object_pool throw in the select that chooses it.
 template <class From, class... Count> auto on_acquire(From&& from, Count... n) {
     return detail::case_from(std::forward<From>(from), [n...](auto& f) {
         return detail::case_of(f.async_acquire(n...).as_result());
@@ -634,7 +631,8 @@ template <class Mutex, class... Key> auto on_lock(Mutex&& what, const Key&... ke
                              [&key...](auto& m) { return detail::case_of(m.async_lock(key...)); });
 }
 
-/// Makes a case that locks as lock_shared() does; otherwise as on_lock().
+/// Makes a case that locks as lock_shared() does, for each type that has async_lock_shared(). If
+/// the case is not chosen, the mutex is not locked.
 template <class Mutex> auto on_lock_shared(Mutex&& what) {
     return detail::case_from(std::forward<Mutex>(what),
                              [](auto& m) { return detail::case_of(m.async_lock_shared()); });
@@ -652,7 +650,7 @@ template <class Event, class... Token> auto on_event(Event&& what, const Token&.
 inline select_case<std::monostate> on_timeout(deadline::from_now rest) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, rest}};
 }
-/// Makes a case for a time-out at a point in time; otherwise as on_timeout(rest).
+/// Makes a case for a time-out. It happens after a point in time, if no other case can happen.
 inline select_case<std::monostate> on_timeout(deadline when) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, when}};
 }
@@ -672,7 +670,7 @@ inline select_case<std::monostate> on_stop(std::stop_token token) {
 
 namespace detail {
 
-template <class C> struct result_of_case { // of what select() refuses
+template <class C> struct result_of_case { // for what is not a case
     using type = std::monostate;
 };
 template <case_of_select C> struct result_of_case<C> {
@@ -741,7 +739,8 @@ public:
     // Blocks the thread, after try_all().
     void wait(bool may_wait) noexcept { core_.wait({order_, count}, may_wait); }
 
-    // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
+    // Called after the wait. Returns the result of the chosen case as an Out. If no case has
+    // happened, returns none().
     template <class Out, class OnNone> Out collect(OnNone&& none) {
         return collect_from<Out, 0>(core_.finish({order_, count}), none);
     }
@@ -822,8 +821,8 @@ template <class... Cases> constexpr bool are_cases() noexcept {
     return all && sizeof...(Cases) > 0;
 }
 
-// Selects on this thread. Out is selected<Cases...>, or a std::optional of it: then the select only
-// tries the cases, and returns nothing if no case could happen.
+// Selects on this thread. If Out is selected<Cases...>, waits. If Out is a std::optional of it,
+// only tries the cases, and returns nothing if no case could happen.
 template <class Out, class... Cases> Out select_now([[maybe_unused]] bool biased, Cases&... cases) {
     constexpr bool may_wait = std::is_same_v<Out, selected<Cases...>>;
     const auto none = []() noexcept -> Out {

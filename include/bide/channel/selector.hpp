@@ -22,10 +22,10 @@ namespace bide { inline namespace BIDE_ABI {
 /// while (running) any.select();
 /// \endcode
 ///
-/// A handler may add and remove cases, also its own; it may not select. A time-out counts from the
-/// start of each select. A case whose deadline has passed, or whose stop was requested, is ready in
-/// every later select. If a case that sends is chosen, its value is moved from. The caller stores a
-/// new value before the next select.
+/// A handler may add and remove cases, even its own. It must not select; terminates otherwise. A
+/// time-out counts from the start of each select. A case whose deadline has passed, or whose stop
+/// was requested, is ready in every later select. If a case that sends is chosen, its value is
+/// moved from. The caller stores a new value before the next select.
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
@@ -35,8 +35,7 @@ public:
     basic_selector() = default;
     basic_selector& operator=(basic_selector&&) = delete;
 
-    /// Adds a case, whose handler is called as handler(result) or, if that is impossible,
-    /// handler().
+    /// Adds a case. Its handler is called as handler(result) or, if that is impossible, handler().
     /// Returns: the index of the case, which stays the same until the case is removed.
     /// Throws: std::bad_alloc, and what moving the handler throws; nothing was added then.
     template <class Case, class Handler> std::size_t add(Case c, Handler handler) {
@@ -94,8 +93,9 @@ public:
     struct chosen {
         std::size_t index; ///< The index of the case that happened.
     };
-    /// Waits as select() does, for a coroutine, in which the handler is called.
-    /// Throws: as select(); std::system_error as async_select() in select.hpp.
+    /// Waits as select() does, for a coroutine. The coroutine calls the handler when it resumes.
+    /// Throws: as select(); std::system_error if a case needs a timer and the service thread of
+    /// bide cannot be started.
     auto async_select() -> basic_async_op<chosen, Platform> {
         if (needs_timers_) {
             detail::prepare_timers<Platform>();
@@ -178,7 +178,7 @@ private:
         wait_status try_now() const noexcept {
             return of.try_all() ? wait_status::granted : wait_status::waiting;
         }
-        // If it is complete, collect() finds out how.
+        // If the select is complete, collect() finds out which case has happened.
         wait_status enqueue(node& w) const noexcept {
             return of.core_->begin(of.entries(), w, true) ? wait_status::granted
                                                           : wait_status::waiting;
@@ -209,13 +209,12 @@ private:
 
     typename core::entries entries() noexcept { return {order_.data(), order_.size()}; }
 
-    std::vector<std::unique_ptr<slot>> slots_; // nullptr: removed
-    std::vector<std::unique_ptr<slot>>
-        removed_; // by a handler that may be the handler of one of them
+    std::vector<std::unique_ptr<slot>> slots_;   // nullptr: removed
+    std::vector<std::unique_ptr<slot>> removed_; // by the running handler, perhaps its own case
     std::size_t size_ = 0;
     state state_ = state::idle;
-    bool needs_timers_ = false; // one of the cases, also of removed ones, needs timers
-    std::vector<entry*> order_; // of the current select: the slots in which the cases are tried
+    bool needs_timers_ = false; // a case, perhaps a removed one, needs timers
+    std::vector<entry*> order_; // the slots, in the order in which the current select tries them
     std::optional<core> core_;  // of the current select
 };
 

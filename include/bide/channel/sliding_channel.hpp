@@ -11,8 +11,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The items of a sliding channel: the Items of locked_core.hpp. A circular array has the latest
-// `capacity` items.
+// The items of a sliding channel, in a circular array: the Items of locked_core.hpp.
 template <class T, class Platform> class basic_item_window {
     static_assert(is_element<T>);
 
@@ -29,7 +28,7 @@ public:
     std::size_t size() const noexcept { return size_; }
     bool empty() const noexcept { return size() == 0; }
 
-    // If there is no room, the oldest item goes to `out`.
+    // If there is no room, moves the oldest item to `out`.
     void put(T& item, displaced& out) noexcept {
         if (size() == capacity()) {
             auto away = [&out](T& oldest) noexcept { out.emplace(std::move(oldest)); };
@@ -78,8 +77,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// the other forms of send destroy it, without a lock.
 ///
 /// Each item is received at most once, by one of the receivers, so T need not be copyable. In a
-/// watch (channel/watch.hpp) each receiver reads each latest value, as a copy; in a broadcast
-/// (channel/broadcast.hpp) each subscriber gets each value, and learns how many it has missed.
+/// watch (channel/watch.hpp), each receiver copies the latest value. In a broadcast
+/// (channel/broadcast.hpp), each subscriber gets every value, or learns how many it has missed.
 ///
 /// Receivers are served in the order in which they came. While a receiver waits, no item is
 /// displaced. If an item was granted to a coroutine that is destroyed before it resumes, the next
@@ -108,8 +107,8 @@ public:
         : base(std::in_place, detail::capacity_to_slide(capacity)) {}
 
     /// Sends an item as send() does.
-    /// Returns: the oldest item, if it was removed to make room; otherwise nothing. errc::closed,
-    /// with the item that was not sent, if the channel is closed.
+    /// Returns: the item that was removed to make room; nothing if there was room. If the channel
+    /// is closed: errc::closed, with the item that was not sent.
     result<std::optional<T>, send_error<T>> replace(T&& value) noexcept {
         std::optional<T> oldest;
         const wait_status what = this->core_.send(value, oldest);

@@ -8,35 +8,36 @@
 // The items are in two queues. A send appends its item to the queue of the senders. A receive takes
 // the first item of the queue of the receivers. If that queue is empty, the receive moves all items
 // from the senders' queue into it at once. Each queue has a lock and cache lines of its own, so a
-// sender and a receiver seldom access the same line. A thread that needs both locks acquires that
-// of the receivers first.
+// sender and a receiver seldom access the same line. A thread that needs both locks acquires the
+// lock of the receivers first.
 //
 // The senders count the items sent, and the receivers count the items received. If the counts are
 // equal, there is no item. So a receive on an empty channel only reads the count of the senders,
 // and does not acquire their lock.
 //
-// The counts [unbounded.counts]. An item is counted as received after it was counted as sent. So a
-// thread that reads the count of receives first reads no lower count of sends. size() reads the
-// sends, the receives, and the sends again. If the sends have not changed, the difference is the
-// size at one instant.
+// The counts [unbounded.counts]. An item is counted as received after it was counted as sent. So if
+// a thread reads the count of receives and then the count of sends, the second is not lower than
+// the first. size() reads the sends, the receives, and the sends again. If the sends have not
+// changed, the difference is the size at one instant.
 //
-// A send acquires the lock of the senders. It gives its item to the first waiting receiver, or if
-// none waits, appends it. A receive acquires the lock of the receivers, and takes the first item. A
-// receiver that has to wait queues while it holds both locks, so it need not check again: whenever
-// the lock of the senders is free, a receiver waits only if neither queue has an item. (The node of
-// a select that has chosen another case may still be queued; it does not count as a waiter.)
+// A send acquires the lock of the senders. If a receiver waits, the send gives its item to the
+// first one. If none waits, the send appends the item. A receive acquires the lock of the
+// receivers, and takes the first item. A receiver that has to wait queues while it holds both
+// locks, so it does not check again: whenever the lock of the senders is free, a receiver waits
+// only if neither queue has an item. (The node of a select that has chosen another case may still
+// be queued; it does not count as a waiter.)
 //
-// A wait that was decided under a lock is published after it. Segments are allocated before a lock
-// is acquired and freed after it is released. The release of a lock is the last access of each
-// operation to the channel, and the destructor acquires both locks first. So a caller that got the
-// item, or saw the channel closed, may destroy the channel at once.
+// A wait that was decided under a lock is published after the lock is released. Segments are
+// allocated before a lock is acquired and freed after it is released. The release of a lock is the
+// last access of each operation to the channel, and the destructor acquires both locks first. So a
+// caller that got the item, or saw the channel closed, may destroy the channel at once.
 
 #include <bide/channel/handles.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// A queue of items without a limit. The owner's lock guards it. The items lie in segments, which
+// A queue of items without a limit. The owner's lock guards it. The items are in segments, which
 // are linked from the oldest to the youngest.
 //
 // The queue neither allocates nor frees. It takes segments from the caller's `loose` segments,
@@ -55,13 +56,13 @@ template <class T, class Platform> class basic_segment_queue {
     struct segment;
 
 public:
-    // How many items a segment holds: one if they are large.
+    // The number of items in a segment: one if they are large.
     static constexpr std::size_t segment_size = Platform::model     ? 2
                                                 : sizeof(T) <= 64   ? 64
                                                 : sizeof(T) <= 4096 ? 4096 / sizeof(T)
                                                                     : 1;
 
-    // Segments that belong to no queue but to the caller.
+    // Segments that belong to the caller, and to no queue.
     class segments {
     public:
         segments() noexcept = default;
@@ -134,7 +135,7 @@ public:
         std::swap(spare_, other.spare_);
     }
 
-    // Takes all items of `from`, and gives it its own segments, which are empty.
+    // Takes all items of `from`, and gives the empty segments of this queue to `from`.
     // Requires: this queue is empty.
     void take_all(basic_segment_queue& from) noexcept {
         std::swap(first_, from.first_);
@@ -163,7 +164,8 @@ public:
         return n <= room ? 0 : (n - room - 1) / segment_size + 1;
     }
 
-    // Moves an item in, behind all items or before them. Returns false if a segment is missing.
+    // push_back() and push_front() move an item in, behind all items or before them. They return
+    // false if a segment is missing.
     bool push_back(T& item, segments& loose) noexcept {
         segment* last = last_;
         if (last == nullptr || last->end == segment_size) {
@@ -286,8 +288,8 @@ public:
     // A send may fail because there is no memory.
     static constexpr bool send_allocates = true;
 
-    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns closed
-    // or no_memory.
+    // Moves `value` in and returns granted. If the channel is closed or there is no memory, leaves
+    // `value` unchanged and returns closed or no_memory.
     wait_status send(T& value) noexcept {
         const lock_word seen = lock::acquire(sending_.word);
         if (seen != closed && sending_.receivers.empty() && sending_.items.has_room()) {
@@ -301,8 +303,8 @@ public:
         return send_one(value, nullptr);
     }
 
-    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
-    // returns waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. If there is
+    // none, returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         segments emptied;
         lock::acquire(receiving_.word);
@@ -334,8 +336,8 @@ public:
         return received;
     }
 
-    // Queues a receiver and returns waiting, or completes the wait of `w` and returns its status. A
-    // sender never queues.
+    // Completes `w` and returns its status. If `w` is a receiver that has to wait, queues it and
+    // returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         if (which == side::sending) {
             const wait_status what = send_one(detail::item_of<T>(w), &w);
@@ -367,7 +369,7 @@ public:
                 }
                 w.commit();
             } else {
-                what = wait_status::waiting; // its choice selected another wait: it need not queue
+                what = wait_status::waiting; // its choice has selected another wait
             }
         }
         lock::release(receiving_.word, 0);
@@ -378,7 +380,7 @@ public:
     }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
+    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
     bool cancel(node& w, side, wait_status why) noexcept {
         const lock_word seen = lock::acquire(sending_.word);
         const bool ended = sending_.receivers.withdraw(w, why);
@@ -389,8 +391,7 @@ public:
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
     // receiver. If no receiver waits, the item goes to the front of the receivers' queue. If there
     // is no memory for that, the item goes to the back of the senders' queue, which may have room.
-    // If there is no room, or if the channel is closed, returns false and leaves the item
-    // unchanged.
+    // If that fails too, or if the channel is closed, returns false and leaves the item.
     bool pass_on(T& item) noexcept {
         segments loose;
         wake_list granted;
@@ -415,7 +416,7 @@ public:
         }
     }
 
-    // Fails every later send. Returns true if this call closed it.
+    // Fails every later send, and every waiter. Returns true if this call closed the channel.
     bool close() noexcept {
         wake_list failed;
         const bool first = lock::acquire(sending_.word) != closed;
@@ -437,7 +438,7 @@ public:
         for (;;) {
             // Order: acquire [unbounded.counts]; sees the sends that the receiver saw.
             const std::size_t received = receiving_.count.load(std::memory_order_acquire);
-            // Order: acquire [unbounded.counts]; as the first.
+            // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
             const std::size_t now = sending_.count.load(std::memory_order_acquire);
             if (now == sent) {
                 return sent - received;
@@ -458,8 +459,8 @@ private:
     // A bit in the word of the senders: every later send fails. It is set once, under the lock.
     static constexpr lock_word closed = 2;
 
-    // Sends one item. If the send is a case of a select, `w` is the node of that case; otherwise
-    // `w` is nullptr. Returns waiting if that select has chosen another case.
+    // Sends one item. `w` is the node of the send if it is a case of a select, and nullptr if not.
+    // If that select has chosen another case, returns waiting.
     BIDE_NOINLINE wait_status send_one(T& value, const node* w) noexcept {
         std::size_t sent = 0;
         auto make = [&value](std::size_t) noexcept -> T& { return value; };
@@ -476,7 +477,7 @@ private:
             return wait_status::waiting;
         }
         if (w != nullptr) {
-            w->commit(); // at once: it does not wait for what follows, and meets no other choice
+            w->commit(); // before hand_over() claims the choice of another wait
         }
         if (seen == closed) {
             lock::release(sending_.word, seen);
@@ -516,13 +517,13 @@ private:
 
     // Requires: the caller holds the lock of the side that `c` belongs to.
     static void count(counter& c, std::size_t more) noexcept {
-        // Order: relaxed; it changes only under the lock of its side. Release [unbounded.counts]; a
-        // thread that reads the count sees the counts that the caller saw.
+        // Order: relaxed; the count changes only under the lock of its side. Release
+        // [unbounded.counts]; a thread that reads the count sees the counts that the caller saw.
         c.store(c.load(std::memory_order_relaxed) + more, std::memory_order_release);
     }
 
     // If the queue of the receivers is empty, moves all items of the senders into it. Then returns
-    // granted if that queue has an item; otherwise waiting or closed.
+    // granted if that queue has an item, and waiting or closed if it has none.
     // Requires: the lock of the receivers.
     wait_status look() noexcept {
         if (!receiving_.items.empty()) {
@@ -581,11 +582,10 @@ private:
 /// than those that send or receive it. The move constructor of T and the destructor of a moved-from
 /// T must not use the channel; the destructor of an item may.
 ///
-/// Throws: std::bad_alloc from each form of send if there is no memory for the item, and from a
-/// select that chooses it. Nothing changes then, and the caller keeps the item. (async_send() loses
-/// the item with the operation; async_send_from() leaves it in place.) try_send_n() stops there.
-/// Destroys: a receiver that has an item may destroy the channel, even if the send has not
-/// returned.
+/// Throws: std::bad_alloc from each form of send, and from a select that chooses a send, if there
+/// is no memory for the item. Nothing changes then, and the caller keeps the item. Exception:
+/// async_send() destroys the item with the operation. try_send_n() does not throw, but stops.
+/// Destroys: a receiver that has an item may destroy the channel before the send returns.
 template <class T, class Platform>
 class basic_unbounded_channel
     : public channel_operations<basic_unbounded_channel<T, Platform>, T, Platform,

@@ -32,7 +32,7 @@ namespace detail {
 //   writer_        writers_     under the lock
 //   nullptr        empty        the write lock is free
 //   a thread       any          the thread holds the write lock, or wakes as its holder
-//   nullptr        not empty    never: the write lock is passed on to the first waiter
+//   nullptr        not empty    never: the first waiter gets the write lock
 template <class T, class Platform> class watch_state : public basic_versioned_value<Platform> {
     using base = basic_versioned_value<Platform>;
 
@@ -80,8 +80,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // The caller holds the write lock. Only the holder of that lock replaces the value, so the
-        // reference stays valid until the caller releases it.
+        // Only the holder of the write lock replaces the value. So the reference stays valid until
+        // the caller releases the write lock.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -97,7 +97,7 @@ public:
         bool over_ = false;
     };
 
-    // Closes as end() of basic_versioned_value does. Called by the destructor of the watch.
+    // Closes the watch. Called by its destructor. Requires: no modify() runs; terminates otherwise.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
             detail::fatal("watch", this, "destroyed during a modify()");
@@ -109,7 +109,7 @@ public:
         return base::locked([&]() noexcept { return base::look(r); }) == wait_status::granted;
     }
 
-    // The result of a wait. The latest version counts as seen.
+    // Returns the result of a wait. If it was granted, the latest version counts as seen.
     result<void> collect(reader& r, wait_status what) noexcept {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
@@ -129,11 +129,12 @@ private:
             w.carry(*this);
             return of.enqueue(w);
         }
-        bool cancel(node&, wait_status) noexcept { return false; } // a writer waits without a limit
+        bool cancel(node&, wait_status) noexcept { return false; } // it waits without a limit
     };
     using waits = thread_wait<write_wait, Platform>;
 
-    // Acquires the lock of the state when the write lock is free, or is this thread's.
+    // Acquires the lock of the state. If another thread holds the write lock, first waits until
+    // this thread holds it.
     void lock_to_write() noexcept {
         base::lock();
         const void* const writer = writer_;
@@ -161,7 +162,7 @@ private:
         return what;
     }
 
-    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the
+    // Sends `next`, unless `next` is nullptr or the watch is closed. Then releases the lock of the
     // state, and the write lock if the caller holds it. Returns true if `next` was sent.
     // Requires: the caller has called lock_to_write(), or holds both locks.
     bool end_write(shared_value* next) noexcept {
@@ -192,16 +193,15 @@ private:
 
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
-/// any number may call get(). A copy starts with the same version as seen. A receiver may outlive
-/// the watch. It must not be moved or destroyed while it waits.
+/// any number may call get(). A copy has seen the same versions as its original. A receiver may
+/// outlive the watch.
+/// Requires: the receiver is not moved or destroyed while it waits; terminates otherwise.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 
 public:
     /// The type of the value.
     using value_type = T;
-
-    // A receiver may be copied, moved and destroyed while it does not wait; terminates otherwise.
 
     /// Returns a copy of the latest value, which does not count as seen.
     /// Throws: what the copy of T throws.
@@ -210,8 +210,7 @@ public:
         return T(*at_.state().latest_value(version));
     }
 
-    /// Returns a copy of the latest value, which counts as seen: changed() waits for a newer
-    /// version.
+    /// Returns a copy of the latest value, which counts as seen: changed() waits for a newer one.
     /// Throws: what the copy of T throws; the value does not count as seen then.
     T see() {
         std::uint64_t version = 0;
@@ -224,9 +223,10 @@ public:
     /// Returns true if there is a version that this receiver has not seen.
     bool has_changed() const noexcept { return at_.state().has_changed(at_.reader()); }
 
-    /// Waits for a version that this receiver has not seen. The latest version counts as seen then.
+    /// Waits for a version that this receiver has not seen. After that, the latest version counts
+    /// as seen.
     /// Blocks: until there is such a version.
-    /// Returns: errc::closed if the last version was seen and no more will come.
+    /// Returns: errc::closed if this receiver has seen the last version and no more will come.
     /// Memory order: what happens before the send happens before the return.
     result<void> changed() { return wait(deadline::never()); }
 
@@ -241,7 +241,7 @@ public:
     result<void> changed_until(deadline when) { return wait(when); }
 
     /// Waits as changed() does, for a coroutine.
-    /// Cancellation: if the operation is destroyed, no version counts as seen by it.
+    /// Cancellation: if the operation is destroyed, the latest version does not count as seen.
     basic_async_op<result<void>, Platform> async_changed() noexcept {
         return {changing{{at_.state(), at_.reader()}}};
     }
@@ -267,8 +267,8 @@ private:
 
 /// A value that changes, with any number of receivers. Any number of threads may send and modify.
 /// While a value is copied or destroyed, no lock is held that a reader might wait for. Several
-/// threads may copy a value at the same time; the last thread that refers to it destroys it. A new
-/// value is allocated; nothing else allocates.
+/// threads may copy a value at the same time; the last thread that refers to it destroys it. A send
+/// and a modify() allocate the new value; nothing else allocates.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 
@@ -293,12 +293,13 @@ public:
     /// Returns: true if it was sent; false if the watch is closed, and the value is destroyed.
     /// Throws: std::bad_alloc, with `value` unchanged; what the move or copy of T throws. In both
     /// cases nothing was sent.
-    /// Requires: not called by a function that modify() of this watch runs; terminates otherwise.
+    /// Requires: the caller is not a function that modify() of this watch runs; terminates
+    /// otherwise.
     bool send(T&& value) {
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
-    /// Sends a copy of `value`. Otherwise the same as the function above.
+    /// Does the same with a copy of `value`.
     bool send(const T& value)
         requires std::is_copy_constructible_v<T>
     {
@@ -307,15 +308,15 @@ public:
 
     /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once.
     /// While f runs, other sends and modifications of this watch wait, in the order in which they
-    /// came. So f must not wait for one of them. Reads, waits for changes and close() do not wait
-    /// for f, and f may call them.
+    /// came. So f must not wait for one of them, or for a change. Reads, waits for changes and
+    /// close() do not wait for f. f itself may read and close.
     /// Blocks: while another modify() runs its function.
-    /// Returns: true if it was sent; false if the watch is closed. If it was closed before, f is
-    /// not called.
+    /// Returns: true if it was sent; false if the watch is closed. If it was closed before the
+    /// call, f is not called.
     /// Throws: what f and the copy of T throw, std::bad_alloc; nothing was sent then.
     /// Requires: as send().
     template <class F> bool modify(F&& f) {
-        // Coroutines that f resumes may send. So they resume when the write lock is released.
+        // Coroutines that f wakes may send. So they resume only after the write lock is released.
         const wake_scope<Platform> later;
         typename state::shared_value
             next; // after the send: the old value, destroyed without a lock
@@ -340,8 +341,8 @@ public:
     /// Returns the number of receivers.
     std::size_t receivers() const noexcept { return at_.readers(); }
 
-    /// Closes the watch: no version is sent any more. A receiver that has seen the last version
-    /// learns that the watch is closed.
+    /// Closes the watch. Later sends fail. A receiver that has seen the last version learns that
+    /// the watch is closed.
     /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
     /// Returns true if close() was called.

@@ -15,11 +15,11 @@ namespace detail {
 // The protocol of adaptive_mutex: bounded barging.
 //
 // If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
-// unlock wakes the head of the queue and leaves the mutex free, that is, the mutex floats: a
-// running thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the
-// next unlock hands the mutex over. If the head has woken and has failed to take the mutex, it
-// reads the clock. If max_overtake_time has passed since the head was first woken, the next unlock
-// also hands the mutex over. Coroutines, foreign wakers, cases of a select and waiters of a
+// unlock wakes the head of the queue and leaves the mutex free (the mutex *floats*). A running
+// thread may then overtake the head. Each such unlock decrements `left`. If `left` is zero, the
+// next unlock hands the mutex to the head. If the head has woken and has failed to take the mutex,
+// it reads the clock. If max_overtake_time has passed since the head was first woken, the next
+// unlock also hands the mutex over. Coroutines, foreign wakers, cases of a select and waiters of a
 // condition_variable are always handed the mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
@@ -38,15 +38,16 @@ namespace detail {
 //     0     1      0       never while the queue's lock is free: no thread would try
 //     (if queued is zero, so are notified, handoff and left)
 //
-// Why the head is not forgotten: the mutex floats only while `notified` is set. Only the head
-// clears `notified`, before it sleeps again, under the queue's lock, by a CAS that fails if the
-// mutex is free. So there are two cases. Either the head takes the mutex. Or the mutex is unlocked
-// after that CAS, and the unlock finds `notified` clear and wakes the head again. A waiter that
-// gives up while the mutex floats grants the mutex to the next waiter.
+// Why the head is not forgotten: the mutex floats only while `notified` is set. Before the head
+// sleeps again, one CAS under the queue's lock either takes the mutex, if it is free, or clears
+// `notified`. If the CAS clears `notified`, the next unlock comes after the CAS. That unlock finds
+// `notified` clear and wakes the head again. If the head is cancelled while the mutex floats, the
+// mutex is granted to the next waiter.
 //
-// If a case of a select waits, the unlock claims the choice of the select before it grants the
-// mutex to that case. If another case was selected, the unlock takes the waiter out of the queue.
-// If there are no other waiters, the mutex is free.
+// If a waiter is a case of a select, the unlock claims the choice of the select before it grants
+// the mutex to the waiter. If the select has chosen another case, the unlock takes the waiter out
+// of the queue and continues with the next waiter. If there is no next waiter, the mutex becomes
+// free.
 
 template <class Platform> class basic_adaptive_lock {
 public:
@@ -71,7 +72,7 @@ public:
     // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
     bool take_free() noexcept {
         word expected = 0;
-        // Order: acquire [adaptive_mutex.unlock]; what was done under the lock before.
+        // Order: acquire [adaptive_mutex.unlock]; sees what was done under the mutex before.
         return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
                                              std::memory_order_relaxed);
     }
@@ -80,7 +81,8 @@ public:
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & taken) == 0) {
-            // Order: acquire [adaptive_mutex.unlock]; as in take_free. Failure: look again.
+            // Order: acquire [adaptive_mutex.unlock]; sees what was done under the mutex before.
+            // Failure: look again.
             if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -95,7 +97,7 @@ public:
             return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
         };
         if (!until.is_poll()) {
-            basic_spin<Platform>::briefly(worth_a_try); // does not spin past waiters
+            basic_spin<Platform>::briefly(worth_a_try); // stops if there are waiters
         }
         return try_take() ? wait_status::granted : waits::until(*this, 1, until);
     }
@@ -105,14 +107,15 @@ public:
 
     void unlock(const void* owner) noexcept {
         word expected = taken;
-        // Order: release [adaptive_mutex.unlock]; the next owner sees what was done under the lock.
+        // Order: release [adaptive_mutex.unlock]; the next owner sees what was done under the
+        // mutex.
         if (!word_.compare_exchange_strong(expected, 0, std::memory_order_release,
                                            std::memory_order_relaxed)) {
             unlock_slow(owner);
         }
     }
 
-    // For thread_wait.
+    // Called by thread_wait.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
     bool cancel(node& w, wait_status why) noexcept {
         lock_word::acquire(word_);
@@ -124,10 +127,11 @@ public:
         withdraw(w);
         return true;
     }
-    // Waits as waiter::park() does. Each time an unlock wakes the waiter by rouse(), without a
-    // grant, the waiter also tries to take the mutex.
+    // Waits until the wait of `w` is complete or `until` has passed. If an unlock wakes the waiter
+    // by rouse(), without granting it the mutex, the waiter tries to take the mutex before it
+    // sleeps again.
     bool await(node& w, deadline until) noexcept {
-        std::int64_t since = 0; // the time at which it was first roused
+        std::int64_t since = 0; // the time at which `w` was first roused
         w.spin();
         while (!w.is_complete()) {
             if (!w.sleep(until)) {
@@ -146,22 +150,22 @@ public:
         return true;
     }
 
-    // Does the same as enqueue(), but leaves the outcome to the caller, which publishes it. If the
-    // owner of `w` does not call await(), it sets the amount of `w` to `handed`; an unlock then
-    // always hands the mutex to `w`. Decides by one CAS whether `w` has to wait. If so, enqueues
-    // `w`; otherwise returns its outcome.
+    // Decides by one CAS whether `w` has to wait. If it has to, enqueues `w` and returns waiting.
+    // If not, returns the outcome, which the caller publishes.
+    // Requires: if the owner of `w` does not call await(), the amount of `w` is `handed`. An unlock
+    // always hands the mutex to such a waiter.
     wait_status link(node& w) noexcept {
         word seen = lock_word::acquire(word_);
         for (;;) {
             const bool is_free = (seen & taken) == 0;
             const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
             const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
-            if (is_free && !w.claim()) { // its choice selected another wait: it need not queue
+            if (is_free && !w.claim()) { // its choice has selected another wait: not queued
                 lock_word::release(word_);
                 return wait_status::waiting;
             }
             // Order: acquire [adaptive_mutex.unlock], for the mutex. If the step releases the
-            // queue's lock, nothing was read or written under it. Failure: look again.
+            // queue's lock, nothing was read or written under that lock. Failure: look again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (is_free) {
@@ -185,8 +189,7 @@ public:
     }
     static constexpr std::ptrdiff_t handed = 0;
 
-    // The steps of an operation that waits for the mutex (core/wait_ops.hpp). It has no result
-    // type.
+    // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
     struct locking {
         basic_adaptive_lock& of;
 
@@ -199,7 +202,7 @@ public:
     };
     locking steps() noexcept { return {*this}; }
 
-    // For a condition_variable: the queue, and what a waiter asks for there.
+    // For a condition_variable: the queue, and the amount that a waiter asks for in it.
     basic_adaptive_lock& waiters() noexcept { return *this; }
     static constexpr std::ptrdiff_t handed_amount() noexcept { return handed; }
 
@@ -234,15 +237,15 @@ private:
                 next -= one_left; // the head is awake and retries without a grant
             }
             // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did. This
-            // step ignores the queue's lock, because the holder of that lock decides by a CAS that
-            // sees this step. Failure: look again.
+            // step ignores the queue's lock, because the holder of that lock decides by a CAS,
+            // which sees this step. Failure: look again.
             if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return;
             }
         }
-        // From here on, only this thread changes the word. Exception: a thread that waits for the
-        // queue's lock sets the lock's `parked` bit.
+        // This thread holds the mutex and now acquires the queue's lock. From then on, other
+        // threads change only one bit of the word: the lock's `parked` bit.
         seen = lock_word::acquire(word_) & ~lock_word::both;
         if ((seen & queued) == 0) {
             lock_word::release_as(word_, 0);
@@ -261,18 +264,20 @@ private:
         }
         hand_over();
     }
-    // Hands the mutex to the first waiter that may have it. The caller holds the mutex and the lock
-    // of the queue, and gives both up.
+    // Hands the mutex to the first waiter whose choice, if it has one, is not decided. If there is
+    // none, frees the mutex. Releases the lock of the queue.
+    // Requires: the caller holds the mutex and the lock of the queue.
     void hand_over() noexcept {
         basic_wake_list<Platform> granted;
         while (granted.empty() && !queue_.empty()) {
-            if (node& head = queue_.pop(); head.claim()) { // else its choice selected another wait
+            if (node& head = queue_.pop(); head.claim()) { // else: another case was chosen
                 head.commit();
                 granted.push(head);
                 BIDE_PROBE(hand_over, this, &head, 1);
             }
         }
-        // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.
+        // Order: release [lock_bits.release], by release_as(); it is also the release
+        // [adaptive_mutex.unlock].
         lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
         granted.publish(wait_status::granted);
     }
@@ -290,8 +295,8 @@ private:
         }
         return over;
     }
-    // Called before the head sleeps again. If the mutex is free at this moment or the wait was
-    // decided, the head does not sleep.
+    // Called before the head sleeps again. If the mutex is free, takes it for the head. If the wait
+    // was decided, waits for its outcome. In both cases the head does not sleep.
     void give_up_trying(node& w, bool overdue) noexcept {
         word seen = lock_word::acquire(word_);
         if (!w.is_queued()) {
@@ -349,7 +354,7 @@ private:
         }
     }
     // Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
-    // queue's lock, which the caller holds. A stop that comes after the mutex was taken has no
+    // queue's lock, which the caller holds. A stop after the owner has taken the mutex has no
     // effect.
     void leave_queue(node& w) noexcept {
         const bool in_time = w.is_queued();
@@ -386,8 +391,8 @@ class basic_adaptive_mutex : public lock_operations<basic_adaptive_mutex<Platfor
 public:
     /// The largest number of times that the first waiter is overtaken.
     static constexpr unsigned max_overtakes = queue::max_overtakes;
-    /// How long the first waiter may be overtaken, from the moment when it was first woken. After
-    /// this time the waiter asks to be handed the mutex.
+    /// How long the first waiter may be overtaken, counted from its first wakeup. After this time
+    /// the waiter requests that the next unlock() hands it the mutex.
     static constexpr std::chrono::microseconds max_overtake_time = queue::max_overtake_time;
 
     /// Constructs a mutex that is not locked.

@@ -22,15 +22,16 @@ namespace detail {
 //
 //   queued missing
 //     0      n      n arrivals are missing, no waiter
-//     1      n      n arrivals are missing, waiters; linked whenever the lock is free
+//     1      n      n arrivals are missing, waiters; while the lock is free, all are linked
 //     0,1    0      the last arrival is about to begin the next phase
 //
 // An arrival is one fetch_sub, which ignores the lock. The arrival that makes `missing` zero is the
 // last one of the phase. Its thread alone begins the next phase: no arrival is allowed until then.
 //
 // Why no waiter is left behind: a waiter sets `queued` under the lock by a CAS that fails if the
-// phase has ended. The last arrival ends the phase by a CAS that fails if `queued` is set; then it
-// acquires the lock, and the waiter held the lock until it was linked:
+// phase has ended. The last arrival ends the phase by a CAS if `queued` is clear. If `queued` is
+// set, the last arrival first acquires the lock. A waiter holds the lock until it is linked, so the
+// last arrival finds the waiter:
 //
 //   phase ends, then the waiter's CAS    the CAS fails, and the waiter is let through
 //   the waiter's CAS, then phase ends    the last arrival finds `queued`, and the waiter
@@ -68,11 +69,11 @@ public:
         entry::require_no_waiters(word_, queue_, name, object);
     }
 
-    // Counts n arrivals. After the last one, the caller calls advance().
+    // Counts n arrivals. If the phase is then complete, the caller calls advance().
     // Requires: n arrivals are missing; terminates with the name of the primitive otherwise.
     arrival arrive(word n, const char* name, const void* object) noexcept {
         // Order: acq_rel [barrier.arrive]; release: the last arrival sees what was done before each
-        // arrival. Acquire: this may be the last arrival.
+        // arrival. Acquire, because this may be the last arrival.
         const word before = word_.fetch_sub(n * one, std::memory_order_acq_rel);
         if (before / one < n) {
             fatal(name, object, "arrived at more often than it expects");
@@ -80,7 +81,8 @@ public:
         return {phase_of(before), before / one == n};
     }
 
-    // Lowers the number of arrivals that the later phases expect. The caller then arrives.
+    // Lowers the number of arrivals that the later phases expect. Requires: the caller arrives
+    // next.
     // Order: relaxed; the arrival that follows publishes it [barrier.arrive].
     void drop() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
 
@@ -93,12 +95,14 @@ public:
         }
         basic_wake_list<Platform> passed;
         queue_.pop_all(passed);
-        // Order: by release_as [lock_bits.release], which is a release [barrier.phase] too.
+        // Order: release [lock_bits.release], by release_as(); it is also the release
+        // [barrier.phase].
         lock::release_as(word_, next_phase(seen));
         passed.publish(wait_status::granted);
     }
 
-    // Order: acquire [barrier.phase]; if true, the caller sees what was done before each arrival.
+    // Order: acquire [barrier.phase]; if the phase has passed, the caller sees what was done before
+    // each arrival.
     bool has_passed(phase p) const noexcept {
         return phase_of(word_.load(std::memory_order_acquire)) != p;
     }
@@ -114,7 +118,7 @@ public:
 
     // The operation of async_wait() (core/wait_ops.hpp).
     struct passing {
-        basic_phase_gate* at; // nullptr: it has passed
+        basic_phase_gate* at; // nullptr: the phase has passed
         phase waits_for;
 
         const auto& primitive() const noexcept { return *at; }
@@ -137,8 +141,7 @@ public:
         // arrival.
         return entry::enqueue(w, word_, queue_, has_ended);
     }
-    // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
-    // later enqueue() refuses it with `why`.
+    // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
     // The thread does not spin here, because it has spun before it was queued.
     bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }
@@ -181,21 +184,21 @@ struct no_completion {
 
 } // namespace detail
 
-/// A count of arrivals that starts again when it is complete. It is std::barrier for threads and
+/// A count of arrivals that restarts when it is complete. It is std::barrier for threads and
 /// coroutines, with time-outs and stop tokens. Each phase expects a number of arrivals. The last
 /// arrival of a phase calls the completion function, begins the next phase, and lets every waiter
 /// of the phase through. No arrival is possible between the last arrival and the next phase.
 ///
-/// An arrival counts, even if the wait after it ends by a stop or a time-out. The caller may then
-/// wait again with the token of that arrival.
+/// An arrival counts, even if the wait after it ends by a stop or a time-out. If the caller has the
+/// token of the arrival, it may wait again.
 ///
-/// Memory order: what happens before each arrival of a phase happens before the completion
-/// function, and that happens before the return of each wait for the phase.
+/// Memory order: what happens before each arrival of a phase happens before the call of the
+/// completion function. That call happens before each wait for the phase returns.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
-/// that let it through has not returned. The following calls must have returned before: a wait of
-/// another thread that has begun and has not queued its waiter yet, and a stop or a time-out that
-/// is just ending a wait.
+/// that let it through has not returned. Two kinds of calls must have returned before: a wait of
+/// another thread that has not queued its waiter yet, and a stop or a time-out that is just ending
+/// a wait.
 template <class Completion, class Platform> class barrier {
     using gate = detail::basic_phase_gate<Platform>;
     static_assert(std::is_nothrow_invocable_v<Completion&>,
@@ -206,7 +209,7 @@ public:
     /// Returns the largest number of arrivals that a phase may expect.
     static constexpr std::ptrdiff_t(max)() noexcept { return (gate::max)(); }
 
-    /// The phase that an arrival belongs to, to wait for its end.
+    /// The phase of an arrival. A caller passes it to wait for the end of that phase.
     class arrival_token {
         friend class barrier;
         explicit arrival_token(typename gate::phase at) noexcept : at_(at) {}
@@ -234,8 +237,8 @@ public:
     }
 
     /// Arrives once, and lowers the number of arrivals that each later phase expects by one.
-    /// Requires: as arrive(). If the phases expect no arrivals any more, because all were dropped,
-    /// no arrival is allowed.
+    /// Requires: the phase expects one more arrival at least; terminates otherwise. So after all
+    /// arrivals were dropped, no arrival is allowed.
     void arrive_and_drop() {
         gate_.drop();
         count(1);
@@ -286,8 +289,8 @@ public:
         return {typename gate::passing{&gate_, token.at_}};
     }
 
-    /// Arrives once before it returns, and waits as wait() does, for a coroutine. The arrival
-    /// counts, even if the operation is not awaited.
+    /// Arrives once, even if the operation is not awaited. The operation waits as wait() does, for
+    /// a coroutine.
     /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_arrive_and_wait() {
         const auto mine = count(1);

@@ -5,9 +5,9 @@
 /// \file
 /// A reader-writer mutex for data that is read far more often than it is written.
 //
-// A shared_mutex counts its readers in one word, so its readers take that cache line from each
-// other. Here each thread counts in a slot with a cache line of its own, until a writer comes and
-// ends this bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
+// A shared_mutex counts its readers in one word, so its readers contend for one cache line. Here
+// each thread counts its reads in a slot, and each slot has its own cache lines. A writer ends this
+// bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
 
 #include <bide/sync/shared_mutex.hpp>
 
@@ -18,14 +18,14 @@ namespace detail {
 
 // While the mutex is biased, it holds a number of permits of the queue, for readers that do not
 // access the queue. These permits are the loan. A loan begins only if there are no waiters. The
-// loan ends before the first waiter that needs the lent permits is queued. Its begin and its end
-// are steps under the lock of the queue:
+// loan ends before the first waiter that needs the lent permits is queued. It begins and ends under
+// the lock of the queue:
 //
 //   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
 //   a waiter, then loan    the loan finds `queued`, and does not begin
 //
-// A waiter that ends the loan must not release the lock before it is queued itself. Otherwise
-// another loan could begin in between, and the waiter would wait for permits that no caller gives
+// A waiter that ends the loan holds the lock until it is queued itself. If it released the lock
+// before, another loan could begin. Then the waiter would wait for permits that no thread gives
 // back.
 
 template <class Platform>
@@ -45,18 +45,17 @@ void basic_permit_queue<Platform>::lend(word n, Wanted&& wanted, Open&& open) no
     lock::release(word_);
 }
 
-// Ends the loan, if there is one: the permits that come back become free. Returns the new value of
-// the word.
+// Ends the loan, if there is one. The permits that come back become free. Returns the new word.
 // Requires: the lock is held.
 template <class Platform>
 template <class Recall>
 auto basic_permit_queue<Platform>::recalled(Recall& recall) noexcept -> word {
     const word back = recall() * one;
     // Order: release [permit.release]; the caller that takes these permits sees what was done
-    // before they came back. If there is a loan, there are no waiters, so these permits are free.
-    // Also release [lock_bits.release]: recall() accessed data under the lock, and the step of
-    // link() that releases the lock is no release operation. So this step is made even if `back` is
-    // zero.
+    // before they came back. While there is a loan, there are no waiters, so the permits are added
+    // to the free permits. Also release [lock_bits.release]: recall() accessed data under the lock,
+    // and the step of link() that releases the lock is no release operation. So this step is made
+    // even if `back` is zero.
     return word_.fetch_add(back, std::memory_order_release) + back;
 }
 
@@ -78,36 +77,36 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 
 // The permits of a reader-writer mutex that is biased to readers. A reader takes one permit, a
 // writer takes all, as in a shared_mutex. While the mutex is biased, half of the permits are lent
-// to slots, and a reader takes its permit from the slot of its thread: one CAS on a cache line that
-// no other thread writes. A writer recalls the loan: it closes every slot, and gives back the
-// permits that no reader has taken. The readers that hold the mutex keep their permits and later
-// give them to the queue. So a writer waits in the queue of the permits, as a writer of a
-// shared_mutex does, until these readers have unlocked.
+// to slots, and a reader takes its permit from the slot of its thread. This is one CAS on a cache
+// line that only the threads of the slot write. A writer recalls the loan: it closes every slot,
+// and returns to the queue the permits that no reader has taken. The readers that hold the mutex
+// keep their permits and later give them to the queue. Until then the writer waits in the queue of
+// the permits, as a writer of a shared_mutex does.
 //
-// (The bias and its revocation are from Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer
-// Locks", USENIX ATC 2019. A lock with a slot for each reader is the big-reader lock of Linux 2.4.
-// In BRAVO, a reader writes its slot and then reads the bias. A writer writes the bias and then
-// reads the slots, and both need a fence. Here the bias is a bit of each slot. The permits that
-// readers took move from the slot to the queue, so that no writer polls.)
+// (The bias, and how a writer ends it, are from Dice and Kogan, "BRAVO - Biased Locking for
+// Reader-Writer Locks", USENIX ATC 2019. A lock with a slot for each reader is the big-reader lock
+// of Linux 2.4. In BRAVO, a reader writes its slot and then reads the bias. A writer writes the
+// bias and then reads the slots. Both need a fence. Here the bias is a bit of each slot. The
+// permits that readers took move from the slot to the queue, so that no writer polls.)
 //
 // The word of a slot:
 //
 //   open count
-//     1     n    biased; readers took n permits here that were not given back here
+//     1     n    biased; n permits were taken from this slot and not given back to it
 //     0     0    not biased; readers go to the queue
-//     0     n    never: one step closes the slot and takes its count
+//     0     n    never: one step clears both
 //
 // To enter, a reader adds one by a CAS, if the slot is open. To leave, it subtracts one by a CAS,
-// if the slot is open and its count is not zero; otherwise it gives a permit to the queue. To
+// if the slot is open and its count is not zero. If not, it gives its permit to the queue. To
 // recall the loan, a writer exchanges each slot for zero. One word decides each race [biased.slot]:
 //
 //   enter, then recall    the recall counts the reader, whose permit stays taken
 //   recall, then enter    the CAS fails, and the reader goes to the queue, behind the writer
-//   leave, then recall    the permit is in the loan again, and comes back with it
+//   leave, then recall    the recall returns this permit to the queue, too
 //   recall, then leave    the CAS fails, and the reader gives its permit to the queue
 //
-// A reader may leave by another slot than it entered by, if a coroutine resumes on another thread,
-// or if another thread destroys the std::shared_lock. All permits are alike. So this reader gives
+// If a coroutine resumes on another thread, or another thread destroys the std::shared_lock, a
+// reader leaves by another slot than it entered by. All permits are alike. So this reader gives
 // back the permit of another reader. That reader later gives back the permit of this one, or gives
 // one to the queue. Whichever slot a reader leaves by, this equation holds at each instant:
 //
@@ -118,9 +117,9 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // reader that leaves by another slot. A count has 63 bits, and the loan has 2^58 permits.)
 //
 // The loan begins and ends under the lock of the queue, and never while there are waiters. After a
-// recall, readers go to the queue. A recall and the next loan write every slot. So the mutex does
-// not become biased again at once, but after a number of reads that needed no wait. This number is
-// the number of slots. (BRAVO waits for a time in proportion to the cost of the last revocation.)
+// recall, readers go to the queue. A recall and the next loan write every slot. So the next loan
+// begins only after as many reads without a wait as there are slots. (BRAVO instead waits for a
+// time in proportion to the cost of the last recall.)
 
 // The number of the calling thread. Threads are numbered from 1 on, in the order of their first
 // reads. A coroutine that has a reference to this object does not use it after its next suspension
@@ -132,7 +131,7 @@ template <class Platform> struct BIDE_SHARED reader_numbers {
     static std::uint32_t of_this_thread() noexcept {
         reader_number& mine = Platform::template near_local<reader_number>();
         if (mine.value == 0 && !Platform::model) { // in a model, the test assigns it
-            // Order: relaxed; only the number counts.
+            // Order: relaxed; the number publishes no other data.
             mine.value = last.fetch_add(1, std::memory_order_relaxed) + 1;
         }
         return mine.value;
@@ -270,7 +269,7 @@ private:
     }
 
     bool end_bias_and_take() noexcept {
-        if (permits_.available() == 0) { // no permit is free: it is not biased
+        if (permits_.available() == 0) { // no permit is free, so the mutex is not biased
             return false;
         }
         permits_.recall([this]() noexcept { return close_slots(); });
@@ -281,9 +280,8 @@ private:
         if (!permits_.take_known(all, 1) && !permits_.try_take(1)) {
             return false;
         }
-        // Order: relaxed; if a count is lost, the bias comes later.
+        // Order: relaxed, for both steps; if an increment is lost, the bias begins later.
         const word reads = reads_.load(std::memory_order_relaxed) + 1;
-        // Order: relaxed; as for the load.
         reads_.store(reads, std::memory_order_relaxed);
         if (reads >= Slots) {
             permits_.lend(
@@ -295,27 +293,28 @@ private:
     // Called under the lock of the queue, with the permits of the loan.
     void open_slots() noexcept {
         for (slot& s : slots_) {
-            // Order: release [biased.slot]; a reader sees what was done before the permits of the
-            // loan were given to the queue. No other thread writes a slot that is not open.
+            // Order: release [biased.slot]; a reader sees what earlier holders of these permits did
+            // before they unlocked. No other thread writes a closed slot.
             s.readers.store(open, std::memory_order_release);
         }
         biased_ = true;
     }
 
-    // Called under the lock of the queue. Returns the rest of the loan; zero if there is no loan.
+    // Called under the lock of the queue. Closes the slots and ends the loan. Returns the number of
+    // lent permits that no reader holds; zero if there is no loan.
     word close_slots() noexcept {
         if (!biased_) {
             return 0;
         }
         biased_ = false;
-        // Order: relaxed; a reader that counts meanwhile only changes when the bias comes back.
+        // Order: relaxed; a concurrent increment only changes when the next bias begins.
         reads_.store(0, std::memory_order_relaxed);
         for (slot& s : slots_) {
-            Platform::prefetch(&s); // all lines are on their way while it waits for the first one
+            Platform::prefetch(&s); // so that the cache misses overlap
         }
         word left = static_cast<word>(lent);
         for (slot& s : slots_) {
-            // Order: acquire [biased.slot]; what the readers did that have left by this slot.
+            // Order: acquire [biased.slot]; sees what the readers did that have left by this slot.
             left -= s.readers.exchange(0, std::memory_order_acquire) / one;
         }
         return left;
@@ -331,27 +330,26 @@ private:
 
 /// A shared_mutex that is biased to readers. SharedTimedLockable. While it is biased, readers on
 /// different threads share no cache line. A writer ends the bias. Then writers and readers wait in
-/// one queue, first come, first served, so neither side starves. The mutex is biased at first.
-/// After the bias has ended, it begins again when as many reads as there are slots have needed no
-/// wait.
+/// one queue, first come, first served, so neither side starves. The mutex is biased at first. The
+/// bias begins again after as many reads without a wait as there are slots.
 ///
 /// The price: a writer that ends the bias writes all slots. The mutex takes a pair of cache lines
 /// for each slot and one more pair: 2,176 bytes with 16 slots.
 ///
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait
-/// for ever. Any thread may unlock it, so a coroutine may hold it across a suspension. If the
-/// thread that unlocks it is not the thread that locked it, it may have to write the cache line
-/// that all threads share. A condition_variable cannot wait with this mutex.
+/// for ever. Any thread may unlock it, so a coroutine may hold it across a suspension. If one
+/// thread locks it and another thread unlocks it, the unlock may write a cache line that all
+/// threads share. A condition_variable cannot wait with this mutex.
 ///
 /// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
 /// Threads are assigned to the slots round-robin, in the order of their first reads.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock() and
-/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
-/// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared(). Each function that
-/// locks it exclusively ends the bias; try_lock() does so even if it returns false. While the mutex
-/// is biased, unlock_shared() cannot tell whether the mutex is locked; if it is not, a later
-/// unlock() terminates.
+/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
+/// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
+/// unlock(), each of these with _shared, and unlock_and_lock_shared(). Each function that locks it
+/// exclusively ends the bias; try_lock() does so even if it returns false. While the mutex is
+/// biased, unlock_shared() may not detect that the mutex is not locked. Then a later unlock()
+/// terminates.
 template <class Platform, unsigned Slots>
 class basic_biased_shared_mutex
     : public shared_lock_operations<basic_biased_shared_mutex<Platform, Slots>, Platform> {

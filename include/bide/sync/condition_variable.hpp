@@ -19,7 +19,7 @@ namespace detail {
 
 // How a lock is locked and unlocked.
 struct condition_access {
-    // Returns what locks `m` (lock_operations.hpp).
+    // Returns the object that locks `m` (lock_operations.hpp).
     template <class M> static decltype(auto) how(const std::unique_lock<M>&, M& m) noexcept {
         return m.exclusive();
     }
@@ -32,7 +32,7 @@ struct condition_access {
     }
 };
 
-// A type-erased lock: the queue in which a waiter queues for it.
+// A type-erased lock. It knows the queue in which a waiter waits for the lock.
 template <class Platform> class condition_lock {
 public:
     using node = basic_waiter<Platform>;
@@ -52,9 +52,9 @@ public:
         };
     }
 
-    // Called when the condition_variable has ended the wait of `w` for a notification. Moves `w` to
-    // the queue of the lock. If the lock is free, grants it to `w` and appends `w` to `granted`.
-    // From then on only a holder of the lock decides the wait.
+    // Called after the wait of `w` for a notification has ended. Moves `w` to the queue of the
+    // lock. If the lock is free, grants the lock to `w` and appends `w` to `granted`. If not, a
+    // later unlock grants the lock to `w`.
     void queue(node& w, wake_list& granted) const noexcept {
         auto* const link = link_;
         void* const to = queue_;
@@ -64,7 +64,7 @@ public:
         }
     }
 
-    // The address of the queue of the mutex, and the number of units that a waiter asks for there.
+    // The address of the queue of the mutex, and the number of units that a waiter asks for in it.
     const void* address() const noexcept { return queue_; }
     std::ptrdiff_t amount() const noexcept { return amount_; }
 
@@ -88,26 +88,26 @@ private:
 // the owner of the mutex. A stop and a time-out also move the node, because every wait returns with
 // the lock held. (Linux's requeue does this for futexes: Drepper, "Futexes Are Tricky", section 8.)
 //
-//   stage of a wait                        the node stands in
-//   waits                                  this queue, or none yet
+//   stage of a wait                        the node is in
+//   waits                                  this queue, or no queue yet
 //   notified, stopped or timed_out         the queue of the mutex, or a list on the way to it
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
 // while it waits, but not while another thread moves its node (core/async_op.hpp). So when a
-// coroutine is destroyed, its node stands in one of the two queues.
+// coroutine is destroyed, its node is in one of the two queues.
 //
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
 // mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
 // held the mutex before the waiter, the waiter has seen the condition. If the notifier locks the
-// mutex after the waiter has unlocked it, the notifier finds the node. If the notifier comes before
-// the waiter sleeps, the node moves to the queue of the mutex. The sleep ends when the outcome is
-// published, even if it is published before the sleep.
+// mutex after the waiter has unlocked it, the notifier finds the node. If the notification comes
+// before the waiter sleeps, the node moves to the queue of the mutex. The sleep ends when the
+// outcome is published, even if it is published before the sleep.
 //
 // Last access. The last access of a notifier to this queue is the release of the lock. Afterwards
 // the notifier accesses only nodes, and the mutex, which outlives its waiters. The
 // condition_variable may be destroyed when all its waiters are notified, even if they have not
-// locked the mutex yet. A stop and a time-out therefore read the stage first. If the stage says
-// that the wait has left this queue, they do not access the queue.
+// locked the mutex yet. So a stop or a time-out first reads the stage. If the wait has left this
+// queue, the stop or time-out does not access the queue.
 
 template <class Platform> class basic_condition_queue {
 public:
@@ -124,7 +124,7 @@ public:
 
         // Returns how the wait ended. Called when the wait has the lock again.
         wait_status outcome() const noexcept {
-            // Order: relaxed; the grant of the lock came after it.
+            // Order: relaxed; the stage was stored before the lock was granted.
             switch (stage_.load(std::memory_order_relaxed)) {
             case stage::stopped: return wait_status::stopped;
             case stage::timed_out: return wait_status::timed_out;
@@ -164,9 +164,10 @@ public:
         }
     }
 
-    // Queues `w` and returns waiting. The owner of `w` holds the mutex, and unlocks it afterwards.
-    // If the wait was cancelled before, stores that outcome in `w` and returns it; the owner then
-    // keeps the mutex.
+    // Enqueues `w` and returns waiting. If the wait was cancelled before, stores that outcome in
+    // `w` and returns it.
+    // Requires: the owner of `w` holds the mutex. If the result is waiting, the owner then unlocks
+    // the mutex.
     wait_status enqueue(node& w, place& of) noexcept {
         lock::acquire(word_);
         if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
@@ -186,9 +187,8 @@ public:
     }
 
     void notify_one() noexcept {
-        // Order: relaxed; if there is a waiter that this notification must reach, it has queued its
-        // node and then unlocked the mutex. This thread has locked the mutex since then, so it sees
-        // the node.
+        // Order: relaxed; a waiter that this notification must reach has queued its node and then
+        // unlocked the mutex. This thread has locked the mutex since then, so it sees the node.
         if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
             return;
         }
@@ -205,7 +205,8 @@ public:
         granted.publish(wait_status::granted);
     }
     void notify_all() noexcept {
-        // Order: relaxed; as in notify_one().
+        // Order: relaxed; as in notify_one(), this thread has locked the mutex since a waiter
+        // unlocked it.
         if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
             return;
         }
@@ -225,14 +226,15 @@ public:
     }
 
     // If `why` is a stop or a time-out: ends the wait for a notification, and moves `w` to the
-    // queue of its mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If the
-    // wait for a notification has ended already, does nothing. Returns false in all three cases,
-    // because the owner must still lock its mutex. If `why` is wait_status::destroyed, the
-    // coroutine is destroyed: takes `w` out of the queue in which it stands, either this one or
-    // that of the mutex. Returns false if `w` stood in neither.
+    // queue of its mutex. If `w` is not queued yet, a later enqueue() completes it with `why`. If
+    // the wait for a notification has ended already, does nothing. Always returns false, because
+    // the owner must still lock its mutex.
+    // If `why` is wait_status::destroyed, which means that the coroutine is destroyed: takes `w`
+    // out of its queue, which is this queue or the queue of the mutex. Returns false if `w` is in
+    // no queue.
     bool cancel(node& w, place& of, wait_status why) noexcept {
         const bool destroys = why == wait_status::destroyed;
-        // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
+        // Order: relaxed; the stage changes only once. After that, *this may be destroyed.
         if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
             return destroys && of.lock_.cancel(w);
         }
@@ -287,7 +289,8 @@ private:
 
 } // namespace detail
 
-/// Says that a coroutine's wait ended by a notification; with a predicate, that it is true.
+/// The value of a coroutine's wait that was notified. If the wait has a predicate, the predicate is
+/// true.
 template <class Platform> struct basic_notified {};
 
 namespace detail {
@@ -328,22 +331,21 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// std::condition_variable with coroutines, time-outs and stop tokens. `Lock` is a std::unique_lock
 /// of a mutex, an adaptive_mutex or a shared_mutex, or a std::shared_lock of a shared_mutex.
 ///
-/// A wait unlocks the mutex and queues in one step. So if the condition is changed under the mutex,
-/// a notification after the change is not lost. A notified waiter moves to the queue of the mutex,
-/// and wakes as the owner of the mutex. So notify_all() does not wake its waiters together: they
-/// own the mutex one after the other, in the order in which they began to wait. Two waiters that
-/// two threads notify at the same time get the mutex in either order. An adaptive_mutex is always
-/// handed to such a waiter.
+/// A wait queues its waiter before it unlocks the mutex. So if the condition is changed under the
+/// mutex, a notification after the change is not lost. A notified waiter moves to the queue of the
+/// mutex, and wakes as the owner of the mutex. So notify_all() does not wake its waiters together.
+/// They get the mutex one after the other, in the order in which they began to wait. Two waiters
+/// that two threads notify at the same time get the mutex in either order. An adaptive_mutex is
+/// always handed to such a waiter.
 ///
-/// Every wait returns with the mutex locked, whatever its outcome is. No wait ends without a
-/// reason, but the condition may have changed again before the waiter gets the mutex, so use a
-/// predicate. The predicates run in the waiters, with the mutex locked.
+/// Every wait returns with the mutex locked, whatever its outcome is. There are no spurious
+/// wakeups. But the condition may change again before a notified waiter gets the mutex, so use a
+/// predicate. The waiters call their predicates, with the mutex locked.
 ///
-/// Cancellation: a stop or a time-out ends the wait for a notification. After any outcome, the wait
-/// for the mutex follows; it is not cancelled. If a coroutine is destroyed after it was notified
-/// and before it resumes, the notification is lost: no other waiter gets it. If the deadline has
-/// passed or the stop was requested when a wait begins, the wait ends at once, and does not unlock
-/// the mutex.
+/// Cancellation: a stop or a time-out ends the wait for a notification. The wait for the mutex
+/// follows, and cannot be cancelled. If a coroutine is destroyed after it was notified and before
+/// it resumes, the notification is lost: no other waiter gets it. If the deadline has passed or the
+/// stop was requested when a wait begins, the wait ends at once, and does not unlock the mutex.
 ///
 /// Requires: all waiters that wait at the same time use the same mutex, and hold it when they begin
 /// to wait; terminates otherwise.
@@ -371,8 +373,8 @@ public:
 
     basic_condition_variable& operator=(basic_condition_variable&&) = delete;
 
-    /// Notifies the waiter that has waited longest, if there is one. The caller may hold the mutex.
-    /// Then the unlock of the caller hands the mutex to the waiter.
+    /// Notifies the waiter that has waited longest, if there is one. If the caller holds the mutex,
+    /// the waiter gets the mutex after the caller has unlocked it.
     void notify_one() noexcept { queue_.notify_one(); }
     /// Notifies all waiters. They get the mutex one after the other, in the order in which they
     /// came.
@@ -404,15 +406,15 @@ public:
     }
 
     /// Waits as wait() does, unless a stop is requested first.
-    /// Returns: errc::stopped if it was not notified, or if the last call of `predicate()` returned
-    /// false.
+    /// Returns: errc::stopped if a stop ended the wait. With a predicate, only if `predicate()`
+    /// then returned false.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate = {}) {
         return result_of(wait_by(lock, predicate, token));
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
-    /// Returns: errc::timeout or errc::stopped if it was not notified, or if the last call of
-    /// `predicate()` returned false.
+    /// Returns: errc::timeout or errc::stopped if one of these ended the wait. With a predicate,
+    /// only if `predicate()` then returned false.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     result<void> wait_for(Lock& lock, typename Platform::stop_token token, deadline::from_now rest,
                           Predicate predicate = {}) {
@@ -431,12 +433,12 @@ public:
     /// the coroutine resumes, `lock` owns the mutex. If the coroutine is destroyed while it waits,
     /// the mutex is not locked for it (core/async_op.hpp says when it may be destroyed).
     ///
-    /// The predicate is called where the coroutine would resume, with the mutex locked. If it
-    /// returns false after a notification, the coroutine does not resume.
+    /// The thread that would resume the coroutine calls the predicate, with the mutex locked. If
+    /// the predicate returns false after a notification, the coroutine does not resume.
     /// Returns: an operation for co_await; its value is a notified.
-    /// Requires: `lock` outlives the wait. `predicate` does not throw, and is copied bytewise: a
-    /// lambda that captures three references or numbers at most, or a std::ref; terminates if it
-    /// throws.
+    /// Requires: `lock` outlives the wait. `predicate` does not throw; terminates otherwise.
+    /// `predicate` is copied bytewise: it is a std::ref, or a lambda that captures three references
+    /// or numbers at most.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     basic_async_op<basic_notified<Platform>, Platform> async_wait(Lock& lock,
                                                                   Predicate predicate = {}) {
@@ -491,7 +493,8 @@ private:
                                                    detail::noted_mode<Lock>);)
         return mine.outcome(what);
     }
-    // Returns granted if it was notified; with a predicate, if `predicate()` is true at the end.
+    // Returns granted if the caller was notified; with a predicate, if `predicate()` is true at the
+    // end.
     template <class Lock, class Predicate, class... Limits>
     wait_status wait_by(Lock& lock, Predicate& predicate, const Limits&... limits) {
         if constexpr (std::same_as<Predicate, detail::unconditional>) {

@@ -19,11 +19,11 @@ namespace detail {
 // The table of the keys that are in use: a hash table in shards. Each key has a queue. Each shard
 // has its own lock (core/lock_bits.hpp). The lock is held during the search of one bucket, and
 // while the number of buckets doubles or halves. A key is in the table as long as a key_use of the
-// key exists. Each waiter for the key has a key_use, and so has its holder.
+// key exists. The holder of the key and each waiter for the key have a key_use.
 
 template <class Key, class Platform> class key_shard;
 
-// One key. Its links and its count belong to the holder of the shard's lock.
+// One key. Only the holder of the shard's lock accesses `next` and `uses`.
 template <class Key, class Platform> struct key_entry {
     template <class T> using var = typename Platform::template var<T>;
 
@@ -41,7 +41,7 @@ template <class Key, class Platform> struct key_entry {
     var<key_entry*> next{nullptr};
 };
 
-// Keeps a key in the table, or nothing.
+// A key_use keeps one key in the table, or is empty.
 struct end_of_key_use {
     template <class Entry> void operator()(Entry* e) const noexcept { e->shard.end_use(*e); }
 };
@@ -59,7 +59,7 @@ public:
     key_shard() noexcept = default;
     key_shard& operator=(key_shard&&) = delete;
 
-    // Returns whether no key is in use. Requires: no other thread uses the shard.
+    // Returns true if no key is in use. Requires: no other thread uses the shard.
     bool empty() const noexcept { return size_ == 0; }
 
     // Finds the key, or adds it.
@@ -143,8 +143,8 @@ private:
         size_ = size_ - 1;
     }
 
-    // Moves all keys to `count` new buckets. If there is no memory for these, changes nothing.
-    // Returns the buckets that are no longer used.
+    // Moves all keys to `count` new buckets. If there is no memory for the new buckets, changes
+    // nothing. Returns the buckets that are no longer used.
     buckets resize(std::size_t count) noexcept {
         buckets next{count, nullptr};
         if (count > few) {
@@ -202,7 +202,7 @@ public:
     /// Requires: this object holds the lock of a key.
     const Key& key() const noexcept { return use_->key; }
 
-    /// Unlocks the key, or hands it to its first waiter. It holds nothing then.
+    /// Unlocks the key, or hands it to its first waiter. This object holds nothing then.
     void unlock() noexcept {
         if (use_ != nullptr) {
             const use mine = std::move(use_);
@@ -219,7 +219,7 @@ private:
     use use_;
 };
 
-/// What a coroutine's wait for a key carries: a use of the key.
+/// The data of a coroutine's wait for a key: a use of the key.
 template <class Key, class Platform> struct wait_payload<result<basic_key_lock<Key, Platform>>> {
     /// The use of the key.
     using type = detail::key_use<Key, Platform>;
@@ -230,7 +230,8 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
 /// allocates memory for it, which is freed when the key has neither a holder nor a waiter. A wait
 /// allocates nothing else.
 ///
-/// Equal is called with a lock of the table held: it must not use the keyed_mutex.
+/// Requires: Equal does not use the keyed_mutex, because a lock of the table is held during the
+/// call.
 ///
 /// Memory order: what happens before an unlock of a key happens before the return of the next lock
 /// of the same key.
@@ -272,7 +273,7 @@ public:
     keyed_mutex& operator=(keyed_mutex&&) = delete;
 
     /// Locks a key.
-    /// Blocks: until the key is free and every earlier waiter for the key has had its lock.
+    /// Blocks: until the key is free and every earlier waiter for the key has had the lock.
     /// Throws: std::bad_alloc, and what Hash, Equal and the copy of the key throw; nothing is
     /// locked then.
     key_lock lock(const Key& key) { return until(key, deadline::never()); }

@@ -3,8 +3,8 @@
 #define BIDE_SYNC_LOCK_OPERATIONS_HPP
 
 /// \file
-/// The functions that lock a mutex of bide exclusively. They are the functions of TimedLockable,
-/// one that takes a stop token, and one for coroutines.
+/// The functions that lock a mutex of bide exclusively: those of TimedLockable, one that takes a
+/// stop token, and one for coroutines.
 //
 // A mutex derives from lock_operations, or from shared_lock_operations (shared_mutex.hpp). Its
 // private function exclusive(), and shared() for readers, returns an object with these functions:
@@ -12,14 +12,14 @@
 //   bool take_free() noexcept;                      locks by a CAS that expects the usual free
 //                                                   state
 //   bool try_take() noexcept;                       locks if that needs no wait
-//   wait_status wait(const Limit&) noexcept;        waits until a deadline, or until the stop of a
-//                                                   stop token; the caller has already tried to lock
+//   wait_status wait(const Limit&) noexcept;        waits at most until a deadline or a stop; the
+//                                                   caller has already tried to lock
 //   auto steps() noexcept;                          returns the wait of a coroutine
 //                                                   (core/wait_ops.hpp), without its result type
-//   bool give() noexcept;                           unlocks; returns false if the mutex is seen not
-//                                                   to be locked
+//   bool give() noexcept;                           unlocks; returns false if it detects that the
+//                                                   mutex is not locked
 //
-// A mutex that has a function unlock() of its own needs no give(). Others have a private constant
+// A mutex that has its own unlock() needs no give(). The other mutexes have a private constant
 // `name`, for messages.
 
 #include <bide/core/waiter.hpp>
@@ -91,7 +91,7 @@ template <class Platform> struct permit_mode {
         return of.give(most, most);
     }
 
-    // For a condition_variable: the queue, and what a waiter asks for there.
+    // For a condition_variable: the queue, and the amount that a waiter asks for in it.
     queue& waiters() const noexcept { return of; }
     std::ptrdiff_t handed_amount() const noexcept { return amount; }
 };
@@ -153,7 +153,7 @@ public:
     }
 
     /// Unlocks the mutex, or hands it to the first waiters.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
     void unlock() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&self());)
         if (!self().exclusive().give()) {

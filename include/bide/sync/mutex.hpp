@@ -5,9 +5,9 @@
 /// \file
 /// A mutex for threads and coroutines, first come, first served.
 //
-// It is a semaphore of one permit with the interface of TimedLockable. The price of fairness:
-// unlock() hands the mutex to the first waiter, so the mutex stays locked and unused until that
-// waiter runs. For short sections that threads enter often, use adaptive_mutex.
+// It is a semaphore of one permit with the interface of TimedLockable. Fairness costs time:
+// unlock() hands the mutex to the first waiter, and the mutex stays locked and unused until that
+// waiter runs.
 
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>

@@ -21,30 +21,30 @@ namespace detail {
 //   queued stored
 //     0      0      no waiter, no permit
 //     0      1      a permit
-//     1      0      waiters; they are linked whenever the lock is free
+//     1      0      waiters; while the lock is free, all are linked
 //     1      1      never: a permit is stored only if there is no waiter
 //
-// The decision to wait is one CAS (pass_or_queue). A notification without waiters changes the
-// same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues and then
-// checks a condition, and a thread that makes the condition true and then notifies:
+// A waiter decides to wait by one CAS (pass_or_queue). If there are no waiters, a notification
+// changes the same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues
+// and then checks a condition, and a thread that makes the condition true and then notifies:
 //
 //   notify, then queue    the waiter's check sees what was done before the notification
 //   queue, then notify    the notification finds the waiter
 //
-// A listener that is enabled before it waits has a node of another kind in the queue, which is
-// called a seat. A notification that takes a seat out of the queue marks the seat as notified, and
-// wakes no thread. When the owner of the seat waits, the node of the wait takes the place of the
-// seat in the queue. If the seat was notified before, the wait ends at once and the seat is free.
-// If the wait ends without a notification, the seat returns to its place in the queue. So only a
-// notification uses a seat up. The states of a seat:
+// A listener may be enabled before it waits. It then has a node of another kind in the queue, which
+// is called a seat. A notification that takes a seat out of the queue marks the seat as notified,
+// and wakes no thread. When the owner of the seat waits, the node of the wait takes the place of
+// the seat in the queue. If the seat was notified before, the wait ends at once and the seat is
+// free. If the wait ends without a notification, the seat returns to its place in the queue. So
+// only a notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
-//   held   the seat stands in the queue, or is marked as notified
-//   lent   the node of a wait stands in the place of the seat, or was notified there. `missing` of
-//          that node is the address of the seat
+//   held   the seat is in the queue, or is marked as notified
+//   lent   the node of a wait has the place of the seat, or was notified there. `missing` of that
+//          node is the address of the seat
 //
-// A wait that stands in the place of a seat may be a case of a select. If the select has already
-// selected another case, a notification of this wait marks the seat instead.
+// A wait in the place of a seat may be a case of a select. If the select has already selected
+// another case, a notification of this wait marks the seat instead.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -55,8 +55,8 @@ public:
 
     static constexpr const char* waited_for = "notify";
 
-    // A wait that is enabled and has not begun. Functions that take a seat as an argument are
-    // called by the owner of that seat.
+    // The place of a listener in the queue before its wait begins. Only the owner of a seat calls
+    // the functions that take this seat as an argument.
     class seat : private node {
     public:
         seat() noexcept : node(for_seats) {}
@@ -82,8 +82,8 @@ public:
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & stored) != 0) {
             // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-            // stored. This step ignores the lock, because the holder of the lock decides by a CAS
-            // that sees this step. Failure: look again.
+            // stored. This step ignores the lock, because the holder of the lock decides by a CAS,
+            // which sees this step. Failure: look again.
             if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -120,12 +120,11 @@ public:
     // stores the outcome in `w` instead and returns it.
     wait_status enqueue(node& w) noexcept {
         const auto has_permit = [](word seen) noexcept { return (seen & stored) != 0; };
-        // Order: acquire [notify.notify]; the waiter sees what was done before the notifications so
-        // far.
+        // Order: acquire [notify.notify]; the waiter sees what was done before the earlier
+        // notifications.
         return entry::enqueue(w, word_, queue_, has_permit, stored);
     }
-    // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
-    // later enqueue() refuses it with `why`.
+    // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
 
     // Enqueues the seat, if it is free. If there is a permit, marks the seat instead.
@@ -140,7 +139,8 @@ public:
             s.notification_ = wait_status::granted;
         }
     }
-    // Frees the seat. If it has a notification of notify_one(), passes that on.
+    // Frees the seat. If notify_one() has notified the seat, calls notify_one() for the next
+    // waiter.
     void disable(seat& s) noexcept {
         if (s.state_ != seat::state::held) {
             return;
@@ -157,7 +157,8 @@ public:
             notify_one();
         }
     }
-    // If the seat was notified, frees the seat and returns how. Otherwise returns waiting.
+    // If the seat was notified, frees the seat and returns the notification. If the seat was not
+    // notified, returns waiting. If the seat is not enabled, tries to take the permit.
     wait_status take(seat& s) noexcept {
         if (s.state_ != seat::state::held) {
             return try_take() ? wait_status::granted : wait_status::waiting;
@@ -171,8 +172,8 @@ public:
         return notification;
     }
     // Enqueues `w`, the wait of the listener that owns the seat. If the seat is queued, `w` takes
-    // its place in the queue. If the seat was notified, that is the outcome of `w`, and `w`
-    // is not queued. Otherwise, does the same as enqueue(w).
+    // the place of the seat. If the seat was notified, its notification is the outcome of `w`, and
+    // `w` is not queued. If the seat is free, does the same as enqueue(w).
     wait_status enqueue(node& w, seat& s) noexcept {
         if (s.state_ != seat::state::held) {
             s.state_ = seat::state::free;
@@ -191,7 +192,7 @@ public:
         }
         lock::release(word_);
         if (notification != wait_status::waiting) {
-            if (!w.claim()) { // its choice selected another wait; the seat stays notified
+            if (!w.claim()) { // its choice has selected another wait: the seat stays notified
                 return wait_status::waiting;
             }
             s.state_ = seat::state::free;
@@ -227,17 +228,16 @@ private:
     void unlock(word if_empty = 0) noexcept {
         lock::release_as(word_, queue_.empty() ? if_empty : queued);
     }
-    // Notifies if there are no waiters: sets the bits of `next` in the word. If there are waiters,
-    // acquires the lock and returns false. The waiter that takes the permit, and each waiter that
-    // queues later, sees what was done before [notify.notify].
+    // If there are no waiters, sets the bits of `next` in the word and returns true. If there are
+    // waiters, acquires the lock and returns false. The waiter that takes the permit, and each
+    // waiter that queues later, sees what was done before [notify.notify].
     bool notify_none(word next) noexcept {
         const auto with_next = [next](word before) noexcept { return before | next; };
         return (entry::change_or_lock(word_, with_next) & queued) == 0;
     }
-    // Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks
-    // the seat. The node may be a case of a select that has selected another case. Then, if the
-    // node stands in the place of a seat, marks that seat; otherwise returns false, and no waiter
-    // was notified.
+    // Takes the first node out of the queue, notifies its waiter and returns true. If the node is a
+    // seat, marks the seat. If the node is a case of a select that has selected another case, marks
+    // the seat whose place the node has taken. If there is no such seat, returns false.
     bool let_go(wait_status what, wake_list& woken) noexcept {
         node& w = queue_.pop();
         if (w.amount() == for_seats) {
@@ -265,9 +265,9 @@ private:
 
 } // namespace detail
 
-/// Tells waiters that something has changed. It guards nothing itself: the state that changes is in
-/// atomics, in a channel, or under a mutex of its own. Threads, coroutines and callbacks wait in
-/// one queue, first in, first out.
+/// Tells waiters that something has changed. It does not contain the state that changes: that state
+/// is in atomics, in a channel, or under a mutex. Threads, coroutines and callbacks wait in one
+/// queue, first in, first out.
 ///
 /// notify_one() lets the first waiter through. If there is none, it stores a permit, which the next
 /// wait takes. There is one permit at most, so a consumer must process all items that it finds
@@ -285,16 +285,17 @@ private:
 /// \endcode
 ///
 /// Memory order: what happens before a notification happens before the return of the waits that it
-/// lets through, and of each wait and listener that begins later.
+/// lets through, of each wait that begins later, and of each later enable() or constructor of a
+/// listener.
 ///
 /// Cancellation: if a coroutine that notify_one() has let through is destroyed before it resumes,
 /// the notification goes to the next waiter, or is stored. A notification by notify_all() is
 /// dropped in this case. core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// Destroys: a waiter that was let through may destroy the notify at once, even if the notification
-/// has not returned. Every other notification, and a stop or time-out that is just ending a wait,
-/// must have returned before. A notification that finds no waiter accesses the notify until it
-/// returns.
+/// has not returned. Every other notification must have returned before, because a notification
+/// that finds no waiter accesses the notify until it returns. A stop or time-out that is just
+/// ending a wait must have returned, too.
 template <class Platform> class basic_notify {
     using queue = detail::basic_notify_queue<Platform>;
     using node = basic_waiter<Platform>;
@@ -303,7 +304,7 @@ template <class Platform> class basic_notify {
 public:
     class listener;
 
-    /// Constructs it without a permit.
+    /// Constructs a notify without a permit.
     constexpr basic_notify() noexcept = default;
 
     /// Destroys the notify.
@@ -314,7 +315,7 @@ public:
 
     /// Lets the first waiter through, or stores a permit. Never blocks.
     void notify_one() noexcept { queue_.notify_one(); }
-    /// Lets all present waiters through. A permit that is stored stays. Never blocks.
+    /// Lets all present waiters through. A stored permit remains. Never blocks.
     void notify_all() noexcept { queue_.notify_all(); }
 
     /// Takes the permit if there is one. Never blocks.
@@ -383,11 +384,12 @@ public:
     /// Constructs a listener and enables it.
     explicit listener(basic_notify& of) noexcept : of_(of.queue_) { enable(); }
 
-    /// Disables the listener. Passes on what notify_one() gave it.
+    /// Disables the listener. If notify_one() has notified it, calls notify_one() for the next
+    /// waiter.
     ~listener() { of_.disable(seat_); }
     listener& operator=(listener&&) = delete;
 
-    /// Enables the listener again if it is used up; otherwise does nothing.
+    /// If the listener is used up, enables it again.
     void enable() noexcept { of_.enable(seat_); }
 
     /// Waits for a notification that came after the listener was enabled.

@@ -7,7 +7,7 @@
 //
 // A caller that has a permit (detail/permit_queue.hpp) has the right to an object. The callers wait
 // in the queue of the permits, so this header adds no wait of its own. The proof that there are
-// never more objects than the limit stands below.
+// never more objects than the limit is below.
 
 #include <bide/core/wait_ops.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
@@ -24,13 +24,14 @@ namespace detail {
 // Why there are never more than `limit` objects. A caller needs a permit of the pool to have an
 // object, and also to destroy an idle one. Let `idle` be the number of idle objects. Let `busy` be
 // the number of callers with a permit that have an object, make one or destroy one. A caller begins
-// to make an object only if it finds the list empty. That caller has a permit and does not count in
-// `busy` yet, so at that moment busy + 1 <= permits <= limit. A caller that takes an object from
-// the list or returns it there changes neither idle + busy nor the number of objects. So idle +
-// busy <= limit always. A close empties the list, and from then on no caller begins to make an
-// object.
+// to make an object only if it finds the list empty. At that moment `idle` is 0, and this caller
+// has a permit but does not count in `busy` yet. So busy + 1 <= limit. A caller that takes an
+// object from the list or returns it there changes neither idle + busy nor the number of objects.
+// So idle + busy <= limit always. A close empties the list, and from then on no caller begins to
+// make an object.
 
-// An object, and its place in the list. The links and the time belong to the holder of the lock.
+// An object, and its place in the list. Only the holder of the lock accesses the links and the
+// time.
 template <class T, class Platform> struct pooled_object {
     template <class V> using var = typename Platform::template var<V>;
 
@@ -48,7 +49,7 @@ enum class pool_step : unsigned char {
     lend,    // takes the object
     destroy, // destroys the object, which was idle for too long
     make,    // makes an object
-    closed   // gives up
+    closed   // fails
 };
 
 template <class T, class Platform> class idle_objects {
@@ -67,7 +68,7 @@ public:
     // Returns the time for the calls below. If no object expires, does not read the clock.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
 
-    // Decides the next step of the caller. If the step is to lend or to destroy an object, stores
+    // Chooses the next step of the caller. If the step is to lend or to destroy an object, stores
     // that object in `found`. The object that was returned last is checked first: if it has
     // expired, all idle objects have expired.
     pool_step take(std::int64_t now, object*& found) noexcept {
@@ -84,7 +85,8 @@ public:
         return is_spare(*found, now) ? pool_step::destroy : pool_step::lend;
     }
 
-    // Takes the object back. Returns false if the pool is closed; the caller destroys it.
+    // Takes the object back. If the pool is closed, returns false, and the caller destroys the
+    // object.
     bool put(object& returned, std::int64_t now) noexcept {
         const typename lock::guard inside(word_);
         if (closed_) {
@@ -101,7 +103,8 @@ public:
         return true;
     }
 
-    // Takes out an object that has expired, for the caller to destroy; nullptr if there is none.
+    // Removes an expired object from the list and returns it; nullptr if there is none. The caller
+    // destroys the object.
     object* pop_expired(std::int64_t now) noexcept {
         if (idle_ns_ == never_expires) {
             return nullptr;
@@ -115,7 +118,8 @@ public:
         return old;
     }
 
-    // Counts an object that a caller with a permit destroys, or could not make.
+    // Removes an object from the count. The caller has a permit, and destroys the object or could
+    // not make it.
     void lose() noexcept {
         const typename lock::guard inside(word_);
         size_ = size_ - 1;
@@ -180,7 +184,7 @@ private:
 };
 
 // The steps of a caller that has a permit of an object_pool and needs an object, and the callables
-// of the pool. If a callable throws, the caller gives up its object and its permit.
+// of the pool. If a callable throws, the object is destroyed and the permit is given back.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {
@@ -231,7 +235,7 @@ public:
 
     // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if this object
     // has found an idle object that is good. Returns `make` if the caller has to call fill().
-    // Throws: what the check throws; the object that was checked is destroyed.
+    // Throws: what is_good() throws; the object that was checked is destroyed.
     pool_step find() {
         for (;;) {
             object* found = nullptr;
@@ -277,9 +281,9 @@ private:
 
 /// Configures an object_pool.
 struct object_pool_options {
-    /// The most objects that exist at a time, at least 1. It has to be set.
+    /// The largest number of objects that exist at a time, at least 1. The caller must set it.
     std::size_t limit = 0;
-    /// The number of objects that do not expire, at most `limit`. They are made on demand, too.
+    /// The number of objects that do not expire, at most `limit`. These are also made on demand.
     std::size_t keep = 0;
     /// An object that was idle for this time has expired. By default, none expires.
     std::chrono::nanoseconds idle_time = (std::chrono::nanoseconds::max)();
@@ -318,7 +322,7 @@ public:
     /// Requires: the lease holds an object.
     T* operator->() const noexcept { return std::addressof(mine_->value); }
 
-    /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed, it
+    /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed,
     /// destroys the object. The pool also destroys objects that have expired.
     void reset() noexcept { mine_.reset(); }
     /// Destroys the object instead of returning it, for example because it is broken. The lease is
@@ -341,20 +345,21 @@ private:
     std::unique_ptr<object, give_back> mine_;
 };
 
-/// A bounded pool of objects for threads and coroutines. A caller borrows an object, and waits if
-/// all of them are lent, first come, first served. The object that was returned last is lent first.
-/// If no object is idle, the caller makes one.
+/// A bounded pool of objects for threads and coroutines. Callers borrow objects. If no object is
+/// idle and the limit is not reached, the caller makes an object. If all objects are lent, the
+/// caller waits, first come, first served. The object that was returned last is lent first.
 ///
-/// Several threads may call the two callables at a time. The callables and the destructors of the
-/// objects run on the thread of the caller that borrows, with no lock held. If `make` borrows from
-/// the same pool, it may wait for itself. If `make` throws, the caller gets the exception, and the
-/// next waiter may borrow. If the check returns false, the object is destroyed, and the caller gets
-/// another one; if the check throws, the object is destroyed, and the caller gets the exception.
+/// Several threads may call the two callables, `make` and `is_good`, at the same time. The
+/// callables and the destructors of the objects run on the thread of the caller that borrows, with
+/// no lock held. If `make` borrows from the same pool, it may wait for itself. If `make` throws,
+/// the caller gets the exception, and the next waiter may borrow. If `is_good` returns false, the
+/// object is destroyed, and the caller gets another one. If `is_good` throws, the object is
+/// destroyed, and the caller gets the exception.
 ///
-/// An object that has expired is not lent. The pool has no thread of its own: it destroys such
-/// objects when an object is returned, when all idle ones have expired and one is acquired, and in
-/// trim(). If expired objects must also be destroyed while the pool is not used, the program must
-/// call trim() from time to time.
+/// An object that has expired is not lent. The pool has no thread of its own. It destroys expired
+/// objects in trim() and when an object is returned. An acquire that finds all idle objects expired
+/// destroys them, too. If expired objects must also be destroyed while the pool is not used, the
+/// program must call trim() from time to time.
 ///
 /// To borrow an idle object allocates nothing. To make an object takes one allocation, besides
 /// those of `make`.
@@ -405,8 +410,7 @@ public:
     object_pool& operator=(object_pool&&) = delete;
 
     /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
-    /// Blocks: until an object is free or a new one is within the limit, and every earlier waiter
-    /// was served.
+    /// Blocks: until an object is idle or may be made, and every earlier waiter was served.
     /// Throws: closed_error if the pool is closed; what the callables throw.
     lease acquire() { return std::move(lend(wait(deadline::never())).value()); }
 
@@ -461,15 +465,13 @@ public:
         return destroyed;
     }
 
-    /// Returns the most objects that exist at a time.
+    /// Returns the largest number of objects that exist at a time.
     std::size_t limit() const noexcept { return limit_; }
-    /// Returns the number of objects that exist or are being made. It may be outdated when the
-    /// caller reads it.
+    /// Returns the number of objects that exist or are being made, which may be outdated.
     std::size_t size() const noexcept { return idle_.size(); }
-    /// Returns the number of objects that are not lent. It may be outdated when the caller reads
-    /// it.
+    /// Returns the number of objects that are not lent, which may be outdated.
     std::size_t idle() const noexcept { return idle_.idle(); }
-    /// Returns the number of waiters. It may be outdated when the caller reads it.
+    /// Returns the number of waiters, which may be outdated.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
 private:
@@ -554,7 +556,7 @@ private:
     const std::unique_ptr<detail::object_source<T, Platform>> source_;
 };
 
-/// The type of the objects is what the callable makes.
+/// Deduces the type of the objects from the result of make().
 template <class Make, class... IsGood>
 explicit object_pool(object_pool_options, Make, IsGood...)
     -> object_pool<std::invoke_result_t<Make&>>;

@@ -6,9 +6,9 @@
 /// Initialises an object once, by one of the threads and coroutines that need it.
 ///
 /// The right to initialise the object is called the turn. One caller at a time has the turn; the
-/// other callers wait, first in, first out. If that caller fails, because of an exception or a
-/// cancelled task, the first waiter gets the turn. If it succeeds, every waiter is let through. An
-/// initialisation by a coroutine:
+/// other callers wait, first in, first out. If the caller that has the turn fails, by an exception
+/// or a cancelled task, the first waiter gets the turn. If it succeeds, every waiter is let
+/// through. An initialisation by a coroutine:
 ///
 /// \code
 /// auto turn = co_await cell.async_begin(); // empty: another caller has initialised the cell
@@ -16,7 +16,8 @@
 /// use(*cell.get());
 /// \endcode
 ///
-/// task/lazy.hpp has the same in one call, and a value that holds its own initialisation function.
+/// task/lazy.hpp does the same in one call. It also has a value that holds its own initialisation
+/// function.
 
 #include <bide/core/wait_ops.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
@@ -83,8 +84,8 @@ public:
         end();
         return made;
     }
-    /// Constructs the value from the result of f(), even if T cannot be moved. In all other
-    /// respects it does the same as set().
+    /// Does the same as set(), but constructs the value from the result of f(), even if T cannot be
+    /// moved.
     /// Throws: what f or the constructor of T throws. This object then still holds the turn.
     template <class F>
         requires(!is_of_flag)
@@ -182,17 +183,17 @@ private:
         return unexpected{errc_of(what)};
     }
 
-    // The permit of this queue is the turn. While it is free, no caller initialises. While it is
-    // taken, its holder initialises, and the other callers wait. A holder that fails gives the
-    // permit back, so the first waiter gets it. A holder that succeeds closes the queue: that lets
-    // every waiter through at once, and fails every later acquire. So "closed" is the good outcome
-    // here. Each caller that finds the queue closed sees what was done before the close
-    // [permit.release].
+    // The permit of this queue is the turn. While the permit is free, no caller initialises. While
+    // it is taken, its holder initialises, and the other callers wait. A holder that fails gives
+    // the permit back, and the first waiter gets it. A holder that succeeds closes the queue. This
+    // lets every waiter through, and fails every later acquire. So the status `closed` means that
+    // the object is initialised. Each caller that finds the queue closed sees what was done before
+    // the close [permit.release].
     queue turns_{1};
 };
 
 /// A flag that is set once, when an initialisation has succeeded. It is std::once_flag for threads
-/// and coroutines. If an initialisation begins the same flag again, it waits for itself for ever.
+/// and coroutines. An initialisation that calls begin() of the same flag waits for itself for ever.
 ///
 /// Memory order: what happens before set() happens before the return of each call that finds the
 /// flag set.
@@ -225,7 +226,7 @@ public:
     /// Returns true if the flag is set. It is one load.
     bool is_set() const noexcept { return this->turns_.is_closed(); }
 
-    /// Calls f(args...) unless the flag is set, and sets it.
+    /// If the flag is not set, calls f(args...) and sets the flag.
     /// Blocks: as begin() does.
     /// Throws: what f throws. The next caller then gets the turn.
     template <class F, class... Args> void call(F&& f, Args&&... args) {
@@ -240,13 +241,14 @@ public:
     }
 };
 
-/// A value that is constructed once, when it is needed. T need not be movable. If an initialisation
-/// begins the same cell again, it waits for itself for ever.
+/// A value that is constructed once, when it is needed. T need not be movable. An initialisation
+/// that calls begin() of the same cell waits for itself for ever.
 ///
 /// Memory order: what happens before set() happens before the return of each call that finds the
 /// value.
 ///
-/// Destroys: as a basic_once_flag.
+/// Destroys: a caller that finds the value may destroy the cell at once, even if the set() has not
+/// returned.
 ///
 /// A caller gets the turn to initialise by begin(), try_begin(), begin_for(), begin_until() or
 /// async_begin().

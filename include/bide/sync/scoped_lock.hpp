@@ -76,8 +76,8 @@ public:
     void add_next() noexcept { ++locked_; }
     void adopt_all() noexcept { locked_ = size; }
 
-    // Calls take(mutex) for one mutex after the other, which locks it. If a call returns false or
-    // throws, unlocks the mutexes that are locked.
+    // Calls take(mutex), which locks the mutex, for one mutex after the other. If a call returns
+    // false, unlocks the mutexes that are locked. If a call throws, the destructor unlocks them.
     template <class Take> bool lock(Take take) {
         while (locked_ != size) {
             if (!with_next(take)) {
@@ -118,8 +118,8 @@ private:
 
 /// Locks several mutexes, and unlocks them when it is destroyed. The mutexes may be of bide and of
 /// other libraries. Unlike std::scoped_lock, it waits in the queue of each mutex, and holds the
-/// earlier mutexes meanwhile. So it does not starve beside other waiters. The mutexes are locked in
-/// the order of their addresses.
+/// earlier mutexes meanwhile. So other waiters do not starve it. The mutexes are locked in the
+/// order of their addresses.
 ///
 /// Requires: every other thread that waits for one of the mutexes while it holds another one locks
 /// them in the order of their addresses, too. All functions and classes of this header do so. A
@@ -140,7 +140,7 @@ public:
         });
     }
 
-    /// If every mutex is free, locks all of them; otherwise locks none. Never blocks.
+    /// If every mutex is free, locks all of them. If not, locks none. Never blocks.
     /// Throws: as the constructor above.
     [[nodiscard("name it")]] explicit scoped_lock(std::try_to_lock_t, M&... mutexes)
         : set_(mutexes...) {
@@ -176,7 +176,7 @@ public:
         set_.lock([&](auto& m) { return m.lock(stop).has_value(); });
     }
 
-    /// Takes over the mutexes that `what` has locked, all of them.
+    /// Takes over the mutexes that `what` has locked.
     explicit scoped_lock(detail::lock_set<M...>&& what) noexcept : set_(std::move(what)) {}
 
     /// Takes over the mutexes of `other`, which has locked none then.
@@ -189,7 +189,7 @@ public:
     /// Returns true if it has locked its mutexes.
     explicit operator bool() const noexcept { return set_.all_locked(); }
 
-    /// Unlocks the mutexes. It has locked none then.
+    /// Unlocks the mutexes. After that, this object holds none.
     void unlock() noexcept { set_.unlock(); }
 
 private:
@@ -204,8 +204,8 @@ private:
     set set_;
 };
 
-/// Deduces the types of the mutexes. If the first argument is no mutex, a constructor that takes it
-/// deduces them.
+/// Deduces the types of the mutexes. If the first argument is not a mutex, the constructors deduce
+/// them.
 template <detail::lockable... M> scoped_lock(M&...) -> scoped_lock<M...>;
 
 }} // namespace bide::BIDE_ABI

@@ -6,11 +6,7 @@
 /// A counting semaphore. Blocked threads, suspended coroutines and wakers of other libraries wait
 /// in one first-in-first-out queue. A release hands its permits directly to the waiters.
 //
-// Why no wakeup is lost, in short: one word contains the number of free permits, the flag "there
-// are waiters" and the lock of the queue. A waiter that finds too few permits takes the free ones
-// and sets the flag in one CAS. A release changes the same word. If the release comes first, the
-// CAS sees its permits. If the CAS comes first, the release sees the flag and hands the permits to
-// the waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
+// sync/detail/permit_queue.hpp has the queue, and the proof that no wakeup is lost.
 
 #include <bide/core/result.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
@@ -23,9 +19,9 @@ namespace bide { inline namespace BIDE_ABI {
 template <class Platform> class basic_semaphore;
 
 /// Owns n permits of a semaphore and releases them when it is destroyed. The constructors are those
-/// of std::unique_lock. If other callers have released more permits than they acquired, the count
-/// after the release of all n could exceed max(). Then max() permits are free, and the excess is
-/// dropped. There is no release(), because the name is ambiguous: std::unique_lock::release()
+/// of std::unique_lock. If the release would raise the count above max(), the count becomes max()
+/// and the excess is dropped. This can happen only if other callers have released more permits than
+/// they acquired. There is no release(), because the name is ambiguous: std::unique_lock::release()
 /// forgets its lock, and semaphore::release() returns permits. Use reset() or forget().
 template <class Platform> class [[nodiscard("name it")]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
@@ -42,7 +38,7 @@ public:
         own(from, amount);
     }
 
-    /// Acquires `amount` permits if from.try_acquire(amount) succeeds; otherwise owns nothing.
+    /// Owns `amount` permits if from.try_acquire(amount) succeeds, and nothing if it fails.
     [[nodiscard("name it")]] basic_permit(semaphore& from, std::try_to_lock_t,
                                           std::ptrdiff_t amount = 1) noexcept {
         if (from.try_acquire(amount)) {
@@ -50,7 +46,7 @@ public:
         }
     }
 
-    /// Takes over `amount` permits that the caller has acquired. If that is outside [0, max()],
+    /// Takes over `amount` permits that the caller has acquired. If `amount` is outside [0, max()],
     /// owns nothing.
     [[nodiscard("name it")]] basic_permit(semaphore& from, std::adopt_lock_t,
                                           std::ptrdiff_t amount = 1) noexcept {
@@ -104,8 +100,7 @@ public:
         return part;
     }
 
-    /// Takes over all permits of `other`. If one of the two objects belongs to no semaphore, the
-    /// merge is allowed.
+    /// Takes over all permits of `other`. Either object may belong to no semaphore.
     /// Throws: std::invalid_argument if they belong to different semaphores, std::overflow_error if
     /// the permits of both are more than max(). Nothing changes then.
     void merge(basic_permit&& other) {
@@ -217,27 +212,26 @@ public:
     }
 
     /// Acquires n permits as acquire() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a permit that releases them when it is
-    /// destroyed.
+    /// Returns: an operation for co_await; its value is a basic_permit that owns the n permits.
     basic_async_op<basic_permit<Platform>, Platform> async_acquire(std::ptrdiff_t n = 1) {
         return {acquiring{{permits_, valid(n)}, *this}};
     }
 
     /// Closes the semaphore: every present and later acquire fails with errc::closed. If a waiter
     /// was granted a part of its permits, these become free. Permits that are held stay valid, and
-    /// release() still counts them.
+    /// release() still adds them to the free permits.
     /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return permits_.close(); }
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return permits_.is_closed(); }
 
-    /// Removes up to n free permits for good.
+    /// Removes at most n free permits, permanently.
     /// Returns: the number of permits removed.
     std::ptrdiff_t forget_permits(std::ptrdiff_t n) noexcept {
         return is_valid(n) ? static_cast<std::ptrdiff_t>(permits_.forget(count(n))) : 0;
     }
 
-    /// Returns the number of free permits. It may be outdated when the caller reads it.
+    /// Returns the number of free permits, which may be outdated when the caller reads it.
     std::ptrdiff_t available() const noexcept { return permits_.available(); }
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
@@ -266,11 +260,11 @@ public:
         waiter& operator=(waiter&&) = delete;
 
         /// Returns true if the wait is over. From then on, no other thread accesses the waiter.
-        /// Memory order: if the result is true, this call is an acquire operation, as the return of
-        /// acquire() is.
+        /// Memory order: if the permits were granted, what happens before their releases happens
+        /// before the return.
         bool is_complete() const noexcept { return node_.is_complete(); }
 
-        /// Returns the outcome: success if the permits were granted, otherwise errc::closed.
+        /// Returns the outcome: success if the permits were granted; errc::closed if not.
         /// Requires: is_complete().
         result<void> outcome() const noexcept { return result_of(node_.outcome()); }
 
@@ -295,12 +289,13 @@ public:
     /// Cancels the wait of `w`.
     /// Returns: true if this call has ended the wait, or if `w` did not wait. Then the waker of `w`
     /// does not run. If `w` was granted a part of its permits, that part goes to the waiters behind
-    /// it. False if `w` is complete already; if `w` was granted, the caller owns the permits.
+    /// `w`. False if `w` is complete already; if `w` was granted, the caller owns the permits.
     /// Blocks: if a release on another thread has granted `w` and still runs the wakers of earlier
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
-    /// the call does not block, and the waker of `w` does not run. So the wakers of two releases on
-    /// two threads must not cancel each other's waiters.
-    /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile.
+    /// the call does not block, and the waker of `w` does not run.
+    /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile. The wakers
+    /// of two releases on two threads do not cancel each other's waiters: each could wait for the
+    /// other.
     bool cancel_acquire(waiter& w) noexcept {
         if (!is_valid(w.node_.amount())) {
             return true;
@@ -336,7 +331,7 @@ private:
                    : thread_wait<queue, Platform>::until(permits_, n, limit);
     }
 
-    // A wait for permits that its permit releases (core/wait_ops.hpp).
+    // The operation of async_acquire() (core/wait_ops.hpp).
     struct acquiring : queue::taking {
         basic_semaphore& of;
 

@@ -19,13 +19,13 @@ namespace detail {
 
 // A reader that upgrades to a writer waits in front of all other waiters of the permit queue. The
 // reader keeps its permits while it waits for the other permits. If a writer were in front of it,
-// the writer could have some of these other permits already, and would wait for the permits of the
-// reader: a deadlock. So the upgrade goes to the front of the queue, and gets the permits that the
-// first waiter was granted so far. If the upgrade gives up, these permits go back to the first
-// waiter, as the permits of every waiter that leaves the queue do.
+// the writer could already have some of these other permits, and would wait for the permits of the
+// reader. That would be a deadlock. So the upgrade goes to the front of the queue, and gets the
+// permits that the first waiter was granted so far. If the upgrade is cancelled, these permits go
+// back to the first waiter.
 
-// Grants `w` its permits if there are enough free ones; otherwise enqueues `w` in front of all
-// other waiters. Returns the status of `w`.
+// If enough permits are free or granted to the first waiter, grants them to `w`. If not, enqueues
+// `w` in front of all other waiters. Returns the status of `w`.
 // Requires: `w` is not a case of a select.
 template <class Platform>
 wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
@@ -48,8 +48,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
         next =
             free >= need ? (seen - need * one) & ~lock::both : queued | one | (seen & lock::both);
         // Order: acquire [permit.release]; the caller sees what was done before the permits were
-        // released. If the step releases the lock, nothing was read or written under it. Failure:
-        // look again.
+        // released. If the step releases the lock, nothing was read or written under the lock.
+        // Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             if (free >= need) {
@@ -73,7 +73,7 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     return wait_status::waiting;
 }
 
-// The wait of an upgrade in the queue: the queue of a thread_wait, and the steps of an operation
+// The wait of an upgrade. It serves as the queue of a thread_wait, and as the steps of an operation
 // (core/wait_ops.hpp) without its result.
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
@@ -84,7 +84,7 @@ template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>
     }
 };
 
-// Owns one mode of a mutex: Mode::end(mutex) gives it up.
+// Owns a lock of a mutex. Mode::end(mutex) unlocks or downgrades it.
 template <class Mutex, class Mode> class [[nodiscard]] mode_lock {
 public:
     mode_lock() noexcept = default;
@@ -159,8 +159,8 @@ public:
     }
 
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
-    /// readers that are first in the queue lock it too.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    /// readers at the head of the queue then lock the mutex, too.
+    /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
     void unlock_and_lock_shared() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&this->self());)
         noted_shared(true);
@@ -170,7 +170,7 @@ public:
     }
 
     /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
-    /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
+    /// Requires: the mutex is locked shared; terminates if it detects that this does not hold.
     void unlock_shared() noexcept {
         BIDE_CHECKED(
             detail::note_unlocked<Platform>(&this->self(), detail::wait_notes::mode::shared);)
@@ -197,14 +197,13 @@ private:
 };
 
 /// A mutex that many readers or one writer lock, in the order in which they came.
-/// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves.
-/// One reader at a time may have the right to upgrade its lock to an exclusive one.
-/// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
-/// wait for ever.
+/// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves. One
+/// reader at a time may have the right to upgrade its lock to an exclusive one. Not recursive, not
+/// even for readers: if a reader locks again behind a waiting writer, both wait for ever.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock() and
-/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
-/// async_lock(), unlock(), the same with _shared, and unlock_and_lock_shared().
+/// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
+/// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
+/// unlock(), each of these with _shared, and unlock_and_lock_shared().
 template <class Platform>
 class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {
     using queue = detail::basic_permit_queue<Platform>;
@@ -254,7 +253,7 @@ public:
             upgradable().wait(deadline::never());
         }
     }
-    /// Locks the mutex as lock_upgradable() does if it can without waiting. Never blocks.
+    /// Locks the mutex as lock_upgradable() does, if that needs no wait. Never blocks.
     /// Returns: true if the caller locked it.
     [[nodiscard]] bool try_lock_upgradable() noexcept { return upgradable().try_take(); }
     /// Locks the mutex as lock_upgradable() does, but waits at most `limit`.
@@ -276,8 +275,8 @@ public:
                                             upgradable().wait(token) == wait_status::granted);
     }
     /// Unlocks an upgradable lock.
-    /// Requires: the caller has an upgradable lock and has not upgraded it. If the function detects
-    /// that this does not hold, it terminates.
+    /// Requires: the caller has an upgradable lock and has not upgraded it. Terminates if it
+    /// detects that this does not hold.
     void unlock_upgradable() noexcept {
         if (!permits_.give(most, all)) {
             detail::fatal(name, this, "unlocked (upgradable) while not locked");
@@ -287,7 +286,7 @@ public:
     /// Turns the caller's upgradable lock into an exclusive lock. The caller overtakes every
     /// waiter. No other writer locks the mutex in between. The exclusive lock ends by unlock(),
     /// unlock_and_lock_shared() or downgrade().
-    /// Blocks: until the other readers have left. New readers wait behind the caller.
+    /// Blocks: until the other readers have unlocked. New readers wait behind the caller.
     /// Requires: the caller has an upgradable lock.
     void upgrade() {
         if (!try_upgrade()) {
@@ -301,7 +300,7 @@ public:
             return true;
         }
         basic_waiter<Platform> w(to_upgrade);
-        w.forbid(wait_status::timed_out); // one attempt, which may pass the waiters
+        w.forbid(wait_status::timed_out); // one attempt, in front of the waiters
         return permits_.enqueue_first(w) == wait_status::granted;
     }
     /// Upgrades as upgrade() does, but waits at most `limit`.
@@ -319,9 +318,9 @@ public:
     result_on<void, Platform> upgrade(typename Platform::stop_token token) {
         return detail::stopped_or<Platform>(try_upgrade() || upgrade_by(token));
     }
-    /// Turns an exclusive lock into an upgradable lock. The readers that are first in the queue
-    /// lock the mutex too.
-    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
+    /// Turns an exclusive lock into an upgradable lock. The readers at the head of the queue then
+    /// lock the mutex, too.
+    /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
     void downgrade() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.give(to_upgrade, to_upgrade)) {
@@ -340,7 +339,8 @@ public:
     /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. An upgrade cannot
     /// be a case of a select.
     /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
-    /// downgrade(). The upgradable_lock must outlive that lock.
+    /// downgrade().
+    /// Requires: the upgradable_lock outlives that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {
         return detail::lock_operation<Platform>(upgrading{{permits_, to_upgrade}},
                                                 [this]() noexcept { return upgraded_lock(*this); });

@@ -2,7 +2,7 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// What all kinds of channels share: their lock, and the waits that move an item, which are the
+// What all kinds of channels share: their lock, and the waits that move an item. These are the
 // waits of threads, and the operations of coroutines and selects. A Source is the object that a
 // wait belongs to, such as a channel. It has
 //
@@ -18,8 +18,8 @@
 //                               source. Or leaves it in place and returns false, if neither is
 //                               possible.
 //   bool yield_before_wait(try_again)
-//                               Lets a thread yield before it queues. Returns true if try_again()
-//                               did.
+//                               Lets a thread yield before it queues. Returns true if
+//                               try_again() has returned true.
 //   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0,
 //                               it waits by waiter::park().
 
@@ -57,8 +57,7 @@ template <class Platform> struct brief_lock {
     }
 
     // Acquires the lock, and sets the bits `more` in the same step.
-    // Order: seq_cst; the user of the word pairs this step with another one. Also acquires, as
-    // acquire() does.
+    // Order: seq_cst; the caller pairs this step with another seq_cst step. It also acquires.
     static word acquire_with(atomic& at, word more) noexcept {
         return acquire_by<std::memory_order_seq_cst>(at, more);
     }
@@ -129,8 +128,8 @@ private:
 };
 
 // Checks what every channel requires of its items. If a requirement is not met, an error message
-// names it. The destructor is checked first, because std::is_nothrow_move_constructible is false
-// too if the destructor may throw.
+// names it. The destructor is checked first, because std::is_nothrow_move_constructible is also
+// false if the destructor may throw.
 //
 // The channels rely on nothing else: an item is constructed in place by direct initialisation and
 // never assigned, and its address is taken by __builtin_addressof(). An item of any alignment is
@@ -180,14 +179,14 @@ void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     to.put(to.where, __builtin_addressof(item));
 }
 
-// Takes the first waiter that can still be granted out of the queue, moves its item by move(node&),
-// and adds the waiter to `granted`. Returns false if there is no such waiter.
+// Takes waiters out of the queue until one can be granted. Moves the item of that waiter by
+// move(node&), and adds the waiter to `granted`. If no waiter can be granted, returns false.
 template <class Platform, class Move>
 bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
           basic_wake_list<Platform>& granted) noexcept {
     while (!waiting.empty()) {
         auto& w = waiting.pop();
-        if (w.claim()) { // else its choice selected another wait
+        if (w.claim()) { // else its choice has selected another wait
             move(w);
             w.commit();
             granted.push(w);
@@ -245,8 +244,7 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     return all;
 }
 
-// Receives and destroys all items. Holds no lock, because the destructor of an item may use the
-// channel.
+// Receives and destroys all items, without a lock: the destructor of an item may use the channel.
 template <class T, class Source> void destroy_items(Source& s) noexcept {
     std::optional<T> item;
     while (s.recv(detail::into(item)) == wait_status::granted) {
@@ -261,7 +259,7 @@ inline void require_memory(wait_status what) {
     }
 }
 
-// Throws: as require_memory(); `value` is untouched then.
+// Throws: std::bad_alloc if a send found no memory; `value` is unchanged then.
 template <class T> result<void, send_error<T>> to_result(wait_status what, T& value) {
     require_memory(what);
     if (what == wait_status::granted) {
@@ -374,7 +372,7 @@ public:
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
                 received item(std::in_place, std::in_place, std::move(*got.item));
-                got.item.reset(); // a move of the optional's bytes would wait for the cache
+                got.item.reset(); // a bytewise move of the optional would wait for the cache
                 return item;
             }
             if (what == wait_status::closed) {

@@ -6,26 +6,26 @@
 // waiters. It is a Source (item_wait.hpp). The container, Items, has
 //
 //   value_type, name           the item; the name of the channel, for messages
-//   bool send_waits            true if there may be no room; then is_full()
+//   bool send_waits            true if a send may find no room; Items then has is_full()
 //   displaced                  a type that holds the item, if any, that put() removes to make room.
-//                              The caller of put() destroys it after it has released the lock.
+//                              The caller of put() destroys it after the lock is released.
 //                              Default-constructible
 //   size(), capacity(), empty()
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
-//   bool put_back(T&)          moves a received item in again; false if there is no room: the item
-//                              is untouched
+//   bool put_back(T&)          moves a received item in again; if there is no room, returns false
+//                              and leaves the item unchanged
 //   take(put)                  calls put(T&), which moves the next item out; requires that there
 //                              is an item
 //
 // Whenever the lock is free, a receiver waits only if there is no item, and a sender waits only if
 // there is no room. This holds because a thread also serves the waiter before it releases the lock:
 // a send hands its item to the first waiting receiver, and a receive moves in the item of the first
-// waiting sender. So no waiter is woken to look again. (The node of a select that has chosen
+// waiting sender. So no waiter is woken only to look again. (The node of a select that has chosen
 // another case may still be queued; it does not count as a waiter.)
 //
-// A wait that was decided under the lock is published after it. The release of the lock is the last
-// access of each operation to the channel, and the destructor acquires the lock first. So a caller
-// that got the item, or saw the channel closed, may destroy the channel at once.
+// A wait that was decided under the lock is published after the lock is released. The release of
+// the lock is the last access of each operation to the channel, and the destructor acquires the
+// lock first. So a caller that got the item, or saw the channel closed, may destroy the channel.
 
 #include <bide/channel/detail/item_wait.hpp>
 
@@ -109,7 +109,8 @@ public:
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
-    // Moves `value` in: granted. Otherwise waiting (full) or closed, and `value` is untouched.
+    // If there is room, moves `value` in and returns granted. If not, leaves `value` unchanged and
+    // returns waiting (full) or closed.
     wait_status send(T& value, displaced& old) noexcept {
         wake_list granted;
         const lock_word seen = lock::acquire(word_);
@@ -128,8 +129,8 @@ public:
         return send(value, old);
     }
 
-    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
-    // returns waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. If there is
+    // none, returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         wake_list granted;
         const lock_word seen = lock::acquire(word_);
@@ -144,7 +145,7 @@ public:
         return what;
     }
 
-    // Send or receive up to `most` items, and return the number of items. make(i) makes item i.
+    // send_n() and recv_n() transfer up to `most` items and return how many. make(i) makes item i.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
         std::size_t sent = 0;
         while (sent < most && send(make(sent)) == wait_status::granted) {
@@ -164,7 +165,7 @@ public:
         return received;
     }
 
-    // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
+    // Completes `w` and returns its status. If `w` has to wait, queues it and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         displaced old;
         wake_list granted;
@@ -176,9 +177,9 @@ public:
         if (what == wait_status::waiting) {
             queue_of(which).push(w);
         } else if ((may || over) && !w.claim()) {
-            what = wait_status::waiting; // its choice selected another wait: it need not queue
+            what = wait_status::waiting; // its choice has selected another wait: not queued
         } else if (may || over) {
-            w.commit(); // at once: it does not wait for what follows, and meets no other choice
+            w.commit(); // before insert() or extract() claims the choice of another wait
             if (may && sends) {
                 insert(detail::item_of<T>(w), old, granted);
             } else if (may) {
@@ -195,7 +196,7 @@ public:
     }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
+    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         const lock_word seen = lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -204,8 +205,8 @@ public:
     }
 
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
-    // receiver, or if none waits, back into the container. If there is no room, or if the channel
-    // is closed, returns false and leaves the item unchanged.
+    // receiver. If none waits, it goes back into the container. If there is no room, or if the
+    // channel is closed, returns false and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
         wake_list granted;
         const lock_word seen = lock::acquire(word_);
@@ -216,7 +217,7 @@ public:
         return passed;
     }
 
-    // Fails every later send, and every waiter. Returns true if this call closed it.
+    // Fails every later send, and every waiter. Returns true if this call closed the channel.
     bool close() noexcept {
         wake_list failed;
         const bool first = lock::acquire(word_) != closed;
@@ -276,7 +277,7 @@ private:
     }
 
     void unlock(lock_word next) noexcept {
-        // Order: relaxed; it is only read as a snapshot.
+        // Order: relaxed; size() is only a snapshot.
         count_.store(items_.size(), std::memory_order_relaxed);
         lock::release(word_, next);
     }

@@ -8,8 +8,7 @@
 //   references << 4 | flags << 2 | lock_bits
 //
 // The rest of the state is read and changed under the lock. A flag is set once, by the step that
-// releases the lock, and may be read at any time. References are added and dropped without the
-// lock.
+// releases the lock, and may be read at any time. References change without the lock.
 //
 // Each user of the state has a reference, or acts for an object that has one. The last access of a
 // user is the release of the lock, or of its reference. So the user that drops the last reference
@@ -32,7 +31,7 @@ public:
     void lock() const noexcept { lock_word::acquire(word_); }
     void unlock() const noexcept { lock_word::release(word_); }
 
-    // Returns what look() returns under the lock.
+    // Calls look() under the lock and returns its result.
     template <class Look> auto locked(Look&& look) const noexcept {
         lock();
         const auto seen = look();
@@ -43,20 +42,20 @@ public:
     // --- references
 
     void add_reference() noexcept {
-        // Order: relaxed; the caller has one.
+        // Order: relaxed; the caller has a reference.
         word_.fetch_add(reference, std::memory_order_relaxed);
     }
 
     // Returns true if the caller has the only reference, so that no other user can get one.
     bool is_alone() const noexcept {
-        // Order: acquire [shared_state.reference]; the last user frees after all other users.
+        // Order: acquire [shared_state.reference]; sees the accesses of all earlier users.
         return word_.load(std::memory_order_acquire) / reference == 1;
     }
 
-    // Returns true if it was the last reference: the caller frees the state.
+    // Drops a reference. Returns true if it was the last one. Then the caller frees the state.
     [[nodiscard]] bool drop_reference() noexcept {
         // Order: acq_rel [shared_state.reference]; release: the accesses of the caller happen
-        // before the state is freed; acquire: as in is_alone().
+        // before the state is freed. Acquire: the last user sees the accesses of all other users.
         return is_alone() || word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -66,21 +65,21 @@ protected:
     static constexpr word first_flag = 4;
     static constexpr word second_flag = 8;
 
-    // Without the lock the result may be outdated, but a flag stays set.
+    // Returns true if one of the flags is set. Without the lock, a false result may be outdated.
     bool has(word flags) const noexcept {
         // Order: acquire [shared_state.flag]; sees what was done before the flag was set.
         return (word_.load(std::memory_order_acquire) & flags) != 0;
     }
 
     // Unlocks and sets the flags in one step. If `drops` is true, also drops a reference in that
-    // step, and returns true if it was the last one. Otherwise returns false.
+    // step. Returns true if it dropped the last reference.
     [[nodiscard]] bool unlock_with(word flags, bool drops) noexcept {
         const auto* const at = &word_;
         const word dropped = drops ? reference : 0;
-        // Order: relaxed; the CAS decides, for references are added and dropped meanwhile.
+        // Order: relaxed; the CAS decides, because references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; releases the lock [lock_bits.release]; release [shared_state.flag] with
-        // the flags and [shared_state.reference] with the reference. Failure: look again.
+        // Order: acq_rel; release [lock_bits.release], [shared_state.flag] and
+        // [shared_state.reference]; acquire, for the last reference. Failure: look again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | flags) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }
@@ -88,8 +87,7 @@ protected:
         return drops && seen / reference == 1;
     }
 
-    // Completes the wait `q` of a thread at once, or blocks until it is decided. `limit` is a
-    // deadline or a stop token, which ends the wait early.
+    // Completes the wait `q` of a thread, or blocks. `limit` is a deadline or a stop token.
     template <class Q, class Limit> static wait_status wait_in(Q& q, const Limit& limit) noexcept {
         const wait_status now = q.try_now();
         return now != wait_status::waiting ? now : thread_wait<Q, Platform>::until(q, 1, limit);
@@ -98,7 +96,8 @@ protected:
     // --- Requires: the lock
 
     // Completes the wait `w`, which is not queued, with `what`, and returns `what`. If `w` belongs
-    // to a select that has chosen another case, returns waiting; then `w` need not be queued.
+    // to a select that has chosen another case, returns waiting. In both cases the wait is over,
+    // and the caller does not queue `w`.
     static wait_status complete(node& w, wait_status what) noexcept {
         if (!w.claim()) {
             return wait_status::waiting;
@@ -108,7 +107,8 @@ protected:
         return what;
     }
 
-    // Queues `w` and returns waiting, or returns the stop or time-out that came first.
+    // Queues `w` and returns waiting. If `w` was cancelled before, completes it and returns its
+    // status.
     static wait_status queue(wait_queue& to, node& w) noexcept {
         const wait_status forbidden = w.forbidden();
         if (forbidden == wait_status::waiting) {

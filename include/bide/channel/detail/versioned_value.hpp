@@ -4,7 +4,7 @@
 
 // The common part of a broadcast and a watch: numbered versions, and readers that wait for the next
 // version. Each reader counts the versions that it has seen. If a reader has seen all versions, it
-// waits. The owner of this object decides what a version is and how many versions are kept.
+// waits. The derived class defines what a version is and how many versions are kept.
 //
 // A grant only says that there is a new version. The reader reads the version when it resumes, and
 // only then counts the version as seen. So a grant to a wait that is then destroyed has no effect.
@@ -22,11 +22,11 @@ public:
     using typename base::node;
     using typename base::wake_list;
 
-    // A reader must not be moved while it waits.
+    // Requires: a reader is not moved while it waits.
     struct reader {
         explicit reader(std::uint64_t so_far) noexcept : seen(so_far) {}
 
-        std::uint64_t seen;                                       // belongs to the reader
+        std::uint64_t seen;                                       // only its owner uses it
         typename Platform::template var<std::ptrdiff_t> waits{0}; // queued waits; under the lock
     };
 
@@ -43,7 +43,7 @@ public:
         base::add_reference();
     }
 
-    // The caller drops the reference after unlock(). Terminates if `r` waits.
+    // Requires: `r` does not wait; terminates otherwise. The caller later drops the reference.
     void drop_reader(const reader& r, const char* name) noexcept {
         if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
             detail::fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
@@ -51,8 +51,8 @@ public:
         readers_ = readers_ - 1;
     }
 
-    // Returns granted if there is a new version for `r`, closed if there never will be one, and
-    // otherwise waiting.
+    // Returns granted if there is a new version for `r`, closed if there will never be one, and
+    // waiting if there may be one later.
     wait_status look(const reader& r) const noexcept {
         return r.seen < latest_ ? wait_status::granted
                : closed_        ? wait_status::closed
@@ -92,8 +92,7 @@ public:
         return base::wait_in(mine, limit);
     }
 
-    // The steps of an operation that waits for a version (core/wait_ops.hpp). `collect` makes its
-    // result.
+    // The steps of an operation that waits for a version (core/wait_ops.hpp), without its result.
     struct reader_wait {
         basic_versioned_value& of;
         reader& its;
@@ -133,7 +132,7 @@ private:
         return ended;
     }
 
-    // A queued node carries its reader.
+    // Adds `more` to the waits of the reader that the node carries.
     static void count(const node& w, std::ptrdiff_t more) noexcept {
         auto& its = w.template carried<reader>();
         its.waits = its.waits + more;
@@ -142,7 +141,7 @@ private:
         while (!queue_.empty()) {
             node& w = queue_.pop();
             count(w, -1);
-            if (w.claim()) { // else its choice selected another wait
+            if (w.claim()) { // else its choice has selected another wait
                 w.commit();
                 out.push(w);
             }
@@ -168,7 +167,7 @@ public:
         to.unlock();
     }
 
-    // The copy counts the same versions as seen.
+    // The copy has seen the same versions as `other`.
     subscription(const subscription& other) noexcept
         : state_(other.state_), reader_(other.reader_.seen) {
         if (state_ != nullptr) {
@@ -191,7 +190,7 @@ public:
         std::swap(reader_.waits, other.reader_.waits);
         return *this;
     }
-    // Requires: it does not wait; terminates otherwise.
+    // Requires: *this does not wait; terminates otherwise.
     ~subscription() {
         if (state_ != nullptr) {
             state_->lock();
@@ -212,7 +211,7 @@ private:
     typename State::reader reader_;
 };
 
-// The publisher's side: its destructor closes and drops the reference.
+// The publisher's reference to the state. The destructor closes the state.
 template <class State> class publication {
 public:
     explicit publication(State* of) noexcept : state_(of) {}
@@ -269,8 +268,8 @@ public:
         return *this;
     }
     ~basic_shared_value() {
-        // Order: acq_rel; release [shared_value.reference]: what this user read comes before the
-        // destruction. acquire [shared_value.reference]: the last user destroys after all other
+        // Order: acq_rel; release [shared_value.reference]: this user's reads come before the
+        // destruction. Acquire [shared_value.reference]: the last user destroys after all other
         // users.
         if (cell_ != nullptr && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete cell_;

@@ -12,13 +12,13 @@
 //   queued count
 //     0      0    open
 //     0      n    closed, no waiter
-//     1      n    closed, waiters; they are linked whenever the lock is free
+//     1      n    closed, waiters; while the lock is free, all are linked
 //     1      0    never: one step sets both to zero
 //
-// The decision to wait is one CAS (pass_or_queue). It sets `queued` under the lock while the count
-// is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the same word. If
-// there are no waiters, it does so by a CAS, otherwise under the lock. In both cases the step that
-// makes the count zero is the last access of the arrival to the gate. So a waiter that was let
+// A waiter decides to wait by one CAS under the lock (pass_or_queue). The CAS sets `queued` if the
+// count is not zero, and fails if the gate has opened meanwhile. An arrival changes the same word:
+// by a CAS if there are no waiters, under the lock if there are waiters. In both cases the step
+// that makes the count zero is the arrival's last access to the gate. So a waiter that was let
 // through may destroy the gate, if no other thread is about to enter the queue.
 //
 // An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
@@ -38,10 +38,10 @@ namespace detail {
 // three, bits 0 and 1 are the lock of the queue, bit 2 is `queued`, and the bits above are the
 // state that a waiter waits for.
 //
-// The decision to wait is one CAS under the lock. If the word lets the waiter pass, the CAS
+// A waiter decides to wait by one CAS under the lock. If the word lets the waiter pass, the CAS
 // releases the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails
-// if the word has changed. Another thread may let waiters pass by a step without the lock. That
-// step either comes before the CAS, which then fails, or finds `queued`.
+// if the word has changed. Another thread may let waiters pass by a step without the lock. If that
+// step comes before the CAS, the CAS fails. If it comes after the CAS, it finds `queued`.
 template <class Platform, class Word> struct pass_or_queue {
     using lock = lock_bits<Platform, Word>;
     using atomic = typename lock::atomic;
@@ -49,9 +49,9 @@ template <class Platform, class Word> struct pass_or_queue {
 
     static constexpr Word queued = 4; // there are waiters
 
-    // Enqueues `w` and returns waiting. If `w` may pass, or was cancelled before, settles `w`
-    // instead, that is, stores its outcome, and returns the outcome. passes(seen) returns true if
-    // the word `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
+    // If `w` has to wait, enqueues `w` and returns waiting. If `w` may pass or was cancelled
+    // before, stores the outcome in `w` and returns it. passes(seen) returns true if the word
+    // `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
     template <class Passes>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
                                Passes passes, Word taken = 0) noexcept {
@@ -59,14 +59,14 @@ template <class Platform, class Word> struct pass_or_queue {
         for (;;) {
             const bool passed = passes(seen);
             if (passed && !w.claim()) {
-                // Its choice selected another wait, so this one need not queue.
+                // The choice of `w` has selected another wait. So `w` is not queued.
                 lock::release(at);
                 return wait_status::waiting;
             }
             const Word next = passed ? seen & ~(taken | lock::both) : seen | queued;
             // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees
-            // what was done before the arrivals or notifications so far. If the step releases the
-            // lock, nothing was read or written under it. Failure: look again.
+            // what was done before the earlier arrivals or notifications. If the step releases the
+            // lock, nothing was read or written under the lock. Failure: look again.
             if (!at.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {
                 if (passed) {
@@ -85,8 +85,8 @@ template <class Platform, class Word> struct pass_or_queue {
         }
     }
 
-    // Takes `w` out of the queue. Returns false if the wait is decided, or if `w` is not queued yet;
-    // in the second case, a later enqueue() refuses it with `why`.
+    // Takes `w` out of the queue and returns true. If the wait is decided, returns false. If `w` is
+    // not queued yet, returns false, and a later enqueue() completes `w` with `why`.
     static bool cancel(node& w, wait_status why, atomic& at,
                        basic_waiter_queue<Platform>& queue) noexcept {
         lock::acquire(at);
@@ -95,17 +95,17 @@ template <class Platform, class Word> struct pass_or_queue {
         return decided;
     }
 
-    // Returns the word. If it has no waiters, this step changes it to next(word). If it has waiters,
-    // `queued` is set in the result, and the caller holds the lock. next() does not change the bits
-    // of the lock.
+    // Returns the word `seen`. If `queued` is clear in `seen`, the word was changed to next(seen).
+    // If `queued` is set, the word is unchanged and the caller holds the lock. Requires: next()
+    // does not change the bits of the lock.
     template <class Next> static Word change_or_lock(atomic& at, Next next) noexcept {
         // Order: relaxed; the CAS decides.
         Word seen = at.load(std::memory_order_relaxed);
         while ((seen & queued) == 0) {
             // Order: release [gate.arrive], [barrier.phase] and [notify.notify]; each waiter that
-            // is let through by this step, and each thread that changes the word later, sees what
-            // was done before. This step ignores the lock, because the holder of the lock has not
-            // decided to wait yet. Failure: look again.
+            // this step lets through, and each thread that changes the word later, sees what was
+            // done before. This step ignores the lock, because the holder of the lock decides by a
+            // CAS, which sees this step. Failure: look again.
             if (at.compare_exchange_weak(seen, next(seen), std::memory_order_release,
                                          std::memory_order_relaxed)) {
                 return seen;
@@ -137,7 +137,8 @@ private:
         while ((seen & queued) == 0) { // the waiters have left meanwhile
             const Word unlocked = next(seen) & ~lock::both;
             // Order: release [gate.arrive], [barrier.phase], [notify.notify] and
-            // [lock_bits.release]; as above, and the step releases the lock.
+            // [lock_bits.release]; each waiter that is let through sees what was done before. The
+            // step also releases the lock.
             if (at.compare_exchange_weak(seen, unlocked, std::memory_order_release,
                                          std::memory_order_relaxed)) {
                 lock::wake_after(&at, seen);
@@ -169,13 +170,14 @@ public:
         entry::require_no_waiters(word_, queue_, name, object);
     }
 
-    // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.
+    // Order: acquire [gate.arrive]; if the gate is open, the caller sees what was done before it
+    // opened.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
     // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false. In
     // both cases the arrival happens before the next shut().
     bool arrive(word n) noexcept {
-        // The step is made even if it changes no bit, for the threads that shut the gate.
+        // Even if this step changes no bit, a later shut() synchronizes with it.
         const auto lowered = [n](word from) noexcept {
             return from / one >= n ? from - n * one : from;
         };
@@ -193,7 +195,7 @@ public:
         return seen / one >= n;
     }
 
-    // Sets the count to one if the gate is open. Otherwise nothing changes.
+    // If the gate is open, sets the count to one. If it is closed, changes nothing.
     // Requires: the count was never more than one.
     // Order: acquire [gate.arrive]; every earlier arrival happens before this shut(), even if
     // another shut() came in between.
@@ -221,15 +223,14 @@ public:
         result<void> collect(wait_status what) const noexcept { return result_of(what); }
     };
 
-    // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
+    // Called by waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
     wait_status enqueue(node& w) noexcept {
         const auto is_open = [](word seen) noexcept { return seen / one == 0; };
         // Order: acquire [gate.arrive]; a waiter that passes sees what was done before the gate
         // opened.
         return entry::enqueue(w, word_, queue_, is_open);
     }
-    // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
-    // later enqueue() refuses it with `why`.
+    // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
 
 private:

@@ -2,11 +2,11 @@
 #ifndef BIDE_SYNC_DETAIL_PERMIT_QUEUE_HPP
 #define BIDE_SYNC_DETAIL_PERMIT_QUEUE_HPP
 
-// A count of permits and the queue of their waiters. A semaphore, a mutex and a shared_mutex are
-// made of it. A mutex has one permit. A reader of a shared_mutex takes one permit, and a writer
-// takes all. If there are waiters, released permits go to the head of the queue and never appear in
-// the count. (It is the batch semaphore of blitz-io and Tokio, with the decision to wait moved into
-// one word.)
+// A count of permits and the queue of the waiters for permits. It implements a semaphore, a mutex
+// and a shared_mutex. A mutex has one permit. A reader of a shared_mutex takes one permit, and a
+// writer takes all. If there are waiters, released permits go to the head of the queue and never
+// appear in the count. (The design is the batch semaphore of blitz-io and Tokio. Here one word
+// decides whether a caller waits.)
 //
 // The word:
 //
@@ -17,31 +17,29 @@
 //
 //   queued closed count
 //     0      0      n    n permits are free, no waiter
-//     1      0      n    no permit is free, n > 0 waiters, linked whenever the lock is free
+//     1      0      n    no permit is free, n > 0 waiters; while the lock is free, all are linked
 //     0      1      n    closed; n permits were given back, no waiter
 //     1      1           never: close() fails every waiter, and nothing queues afterwards
 //
-// The word has no state "a permit is free and there are waiters". That is why no wakeup is lost. A
-// waiter first finds too few permits and is in the queue only later. In between, a release would
-// see no waiter and would add its permits to the count, which the waiter has read already. Here the
-// waiter does both by one CAS: it takes the free permits, and if these are too few, the same CAS
-// sets `queued`. The lock of the queue is acquired by that CAS, or is held before. A release
-// changes the same word:
+// Why no wakeup is lost: suppose that a waiter read the count in one step and entered the queue in
+// a second step. A release between the two steps would see no waiter, and the waiter would miss the
+// released permits. Here one CAS does both: it takes the free permits and, if these are too few,
+// sets `queued`. The waiter acquires the lock of the queue by that CAS, or holds it already. A
+// release changes the same word:
 //
 //   release, then the waiter's CAS    the CAS takes the permits, or fails and is retried
 //   the waiter's CAS, then release    the release finds `queued` and acquires the lock. Then it
 //                                     finds the waiter, which held the lock until it was linked
 //
-// There is no second variable that could be read too early. So acquire and release order on this
-// one word suffice, and no step needs seq_cst. An uncontended acquire or release is one CAS that
-// takes no lock.
+// One word holds the whole state, so acquire and release order suffice and no step needs seq_cst.
+// An uncontended acquire or release is one CAS that takes no lock.
 //
 // Last access. If there are no waiters, a release ends with its CAS. If there are waiters, it
 // releases the lock and stores the surplus permits by one step. Then it publishes the grants, each
 // by one exchange on the waiter's own word (core/waiter.hpp), and wakes sleepers by address. So a
 // caller whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (If
-// a release used a fetch_add, another thread could take the permits before the releaser had
-// finished.)
+// a release were a fetch_add, it would have to look for waiters afterwards. Another thread could
+// already have taken the permits and destroyed the semaphore.)
 
 #include <bide/core/waiter.hpp>
 
@@ -79,13 +77,14 @@ public:
         return (word_.load(std::memory_order_acquire) & closed) != 0;
     }
 
-    // Takes n permits if they are free, there are no waiters, and it is not closed.
+    // Takes n permits. Returns false if the queue is closed. For n > 0, also returns false if there
+    // are waiters or if fewer than n permits are free.
     bool try_take(word n) noexcept {
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
-            // Order: acquire [permit.release]; sees what came before the release. Failure: look
-            // again.
+            // Order: acquire [permit.release]; the caller sees what came before the release.
+            // Failure: look again.
             if (n == 0 ||
                 word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
@@ -94,7 +93,7 @@ public:
         }
         return false;
     }
-    // Gives n permits. Returns false, and does nothing, if more than `limit` would be free.
+    // Gives n permits. If more than `limit` would then be free, does nothing and returns false.
     bool give(word n, word limit = static_cast<word>((max)())) noexcept {
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
@@ -103,8 +102,8 @@ public:
                 return false;
             }
             // Order: release [permit.release]; the caller that takes the permits sees what was done
-            // before. This step ignores the lock: a waiter that holds the lock has not decided to
-            // wait yet, and its CAS sees this step.
+            // before. This step ignores the lock, because the holder of the lock decides by a CAS,
+            // which sees this step.
             if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -122,26 +121,26 @@ public:
         }
     }
 
-    // take_known() and give_known() do the same as try_take() and give(), by a CAS that expects
-    // `free` permits and no waiters. The CAS saves a load. If the word differs, they do nothing and
-    // return false.
+    // take_known() and give_known() are try_take() and give() without the load. Their CAS expects a
+    // count of `free` and no waiters. If the word differs, they do nothing and return false.
     bool take_known(word free, word n) noexcept {
         word expected = free * one;
-        // Order: acquire [permit.release]; as in try_take.
+        // Order: acquire [permit.release]; the caller sees what came before the release.
         return word_.compare_exchange_strong(expected, expected - n * one,
                                              std::memory_order_acquire, std::memory_order_relaxed);
     }
     bool give_known(word free, word n) noexcept {
         word expected = free * one;
-        // Order: release [permit.release]; as in give.
+        // Order: release [permit.release]; the caller that takes the permits sees what was done
+        // before.
         return word_.compare_exchange_strong(expected, expected + n * one,
                                              std::memory_order_release, std::memory_order_relaxed);
     }
 
-    // Enqueues `w` and returns waiting, or settles `w` immediately and returns its status.
+    // Completes `w` and returns its status. If `w` has to wait, enqueues it and returns waiting.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
 
-    // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
+    // Does the same, but does not complete `w`: the caller publishes the status that is returned.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
     // Enqueues `w` in front of all waiters, because the caller holds permits that these waiters
@@ -153,19 +152,19 @@ public:
     // there are no waiters, and gives back before the first writer waits. biased_shared_mutex.hpp
     // defines these three functions.
     //
-    // Takes n permits and calls open() under the lock of the queue, if the permits are free, there
-    // are no waiters and wanted() is true. Requires: the caller has a permit.
+    // If n permits are free, there are no waiters and wanted() returns true, takes n permits and
+    // calls open(), under the lock of the queue. Requires: the caller has a permit.
     template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
-    // Calls recall() under the lock of the queue. recall() returns the number of permits that come
-    // back; zero means that there was no loan. These permits become free.
+    // Calls the argument `recall` under the lock of the queue. The argument returns the number of
+    // permits that come back, zero if there was no loan. These permits become free.
     template <class Recall> void recall(Recall&& recall) noexcept;
-    // Does recall() and then enqueue(), without releasing the lock in between.
+    // Does recall() and then enqueue(), and holds the lock in between.
     template <class Recall> wait_status recall_and_enqueue(node& w, Recall&& recall) noexcept;
 
-    // Cancels the wait of `w`, for the owner, a stop or a time-out. If `w` was granted a part of
-    // its permits, that part goes to the waiters behind `w`. Returns true if this call decided the
-    // wait. Returns false if the wait was decided before, or if `w` is not queued yet. In the
-    // second case, a later enqueue() refuses `w` with `why`.
+    // Cancels the wait of `w`. If `w` was granted a part of its permits, that part goes to the
+    // waiters behind `w`. Returns true if this call decided the wait. If the wait was decided
+    // before, returns false. If `w` is not queued yet, returns false, and a later enqueue()
+    // completes `w` with `why`.
     bool cancel(node& w, wait_status why) noexcept {
         const word seen = lock::acquire(word_);
         if (!w.is_queued()) {
@@ -177,12 +176,12 @@ public:
         return true;
     }
 
-    // Fails every present and later waiter. Returns true if this call closed it.
+    // Fails every present and later waiter. Returns true if this call closed the queue.
     BIDE_NOINLINE bool close() noexcept {
         word seen = lock::acquire(word_);
         while ((seen & queued) == 0) {
-            // Order: release [permit.release]; every acquire that fails sees what was done before.
-            // Nothing was read or written under the lock. Failure: look again.
+            // Order: release [permit.release]; every acquire that fails sees what was done before
+            // close(). Nothing was read or written under the lock. Failure: look again.
             if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
                                             std::memory_order_release, std::memory_order_relaxed)) {
                 lock::wake_after(&word_, seen);
@@ -198,15 +197,15 @@ public:
         return true;
     }
 
-    // Removes up to n free permits. Returns how many.
+    // Removes at most n free permits. Returns the number of removed permits.
     BIDE_NOINLINE auto forget(word n) noexcept -> word {
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & queued) == 0) {
             const word free = seen / one;
             const word taken = free < n ? free : n;
-            // Order: acquire [permit.release]; takes permits as an acquire does. Failure: look
-            // again.
+            // Order: acquire [permit.release]; the caller sees what came before the release.
+            // Failure: look again.
             if (word_.compare_exchange_weak(seen, seen - taken * one, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return taken;
@@ -248,9 +247,9 @@ private:
         return (seen & queued) == which ? seen / one : 0;
     }
 
-    // Decides by one CAS whether `w` has to wait. If so, enqueues `w` and returns waiting;
-    // otherwise returns the outcome of `w`. The caller has read the word `seen`, and holds the lock
-    // if `locked` is true. On return the caller does not hold the lock.
+    // Decides by one CAS whether `w` has to wait. If it has to, enqueues `w` and returns waiting.
+    // If not, returns the outcome of `w`. `seen` is the word as the caller has read it. If `locked`
+    // is true, the caller holds the lock. On return the caller does not hold the lock.
     BIDE_NOINLINE wait_status link(node& w, word seen, bool locked) noexcept {
         const word need = static_cast<word>(w.amount());
         for (;;) {
@@ -267,8 +266,7 @@ private:
             if (enough) {
                 next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
             }
-            if (enough &&
-                !w.claim()) { // its choice selected another wait, so this one need not queue
+            if (enough && !w.claim()) { // its choice has selected another wait: not queued
                 if (locked) {
                     lock::release(word_);
                 }
@@ -276,7 +274,7 @@ private:
             }
             // Order: acquire [permit.release], for the permits that are taken, and
             // [lock_bits.release], for the queue under the lock. If the step releases the lock,
-            // nothing was read or written under it. Failure: look again.
+            // nothing was read or written under the lock. Failure: look again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (enough) {
@@ -339,14 +337,14 @@ private:
                 free -= missing;
                 granted.push(head);
                 BIDE_PROBE(hand_over, this, &head, head.amount());
-            } else { // its choice selected another wait: the next waiter gets what this one had
+            } else { // its choice has selected another wait: its permits go to the next waiter
                 free += static_cast<word>(head.amount()) - missing;
             }
         }
         return free * one;
     }
-    // Takes `w` out of the queue. If `w` was granted a part of its permits, grants these to the
-    // waiters behind it. Releases the lock.
+    // Takes `w` out of the queue. If `w` was granted a part of its permits, grants that part to the
+    // waiters behind `w`. Releases the lock.
     // Requires: the lock is held, and `waiting` waiters are queued.
     BIDE_COLD void withdraw(node& w, word waiting) noexcept {
         queue_.remove(w);
