@@ -39,8 +39,8 @@ public:
                 return false;
             }
             // Order: acq_rel [fence_gate.admit]; publishes to the callers that are admitted later,
-            // and sees what earlier ones did. If the token equals the largest one, it is stored
-            // again: so a later caller sees what was done before each call that admitted it.
+            // and sees what earlier ones did. A token that equals the largest one is stored again,
+            // so a later caller sees what was done before each call that admitted that token.
             // Failure: acquire; the caller may be refused.
         } while (!highest_.compare_exchange_weak(seen, fence, std::memory_order_acq_rel,
                                                  std::memory_order_acquire));

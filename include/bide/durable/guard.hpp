@@ -24,7 +24,7 @@ class grant;
 /// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
 /// This applies to every member function except the destructor and the assignment.
 ///
-/// Thread safety: one thread at a time. lost() may be watched by any thread.
+/// Thread safety: one thread at a time. Any thread may use the token of lost().
 class [[nodiscard]] durable_guard {
 public:
     /// Takes over the grant of another guard.
@@ -40,10 +40,10 @@ public:
         return *this;
     }
 
-    /// Releases the permits. An inheritable grant is handed over, as by hand_over(). If the store
+    /// Releases the permits. An inheritable grant is handed over as by hand_over(). If the store
     /// fails, the permits are free when the lease expires.
     ///
-    /// Blocks: for the store, as release(); not at all if the lock is lost.
+    /// Blocks: as release() does; not at all if the lock is lost.
     ~durable_guard();
 
     /// Returns the fencing token, which is larger than that of every earlier grant.
@@ -56,17 +56,17 @@ public:
     /// Returns the ticket of this grant.
     const durable_ticket& ticket() const noexcept;
 
-    /// Returns a token that is stopped when the lock is lost: by the first renewal that finds the
-    /// grant gone, and at the latest at the end of the lease less the margin, on the clock of this
-    /// machine, even if the store hangs. release() and the destructor do not stop it.
+    /// Returns a token that is stopped when the lock is lost. The lock is lost when a renewal finds
+    /// the grant gone, and at the latest at the end of the lease less the margin, on the clock of
+    /// this machine. A store that hangs does not delay the stop. release() and the destructor do
+    /// not stop the token.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
     /// renews leases. A callback that blocks delays the other leases that the thread serves.
     std::stop_token lost() const noexcept;
 
-    /// Returns a token that is stopped the first time that the lock is about to be lost:
-    /// durable_options::warn_before is left until the loss, and no renewal was confirmed. A later
-    /// renewal may still succeed.
+    /// Returns a token that is stopped the first time that, without a confirmed renewal, the lock
+    /// will be lost within durable_options::warn_before. A later renewal may still succeed.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process.
     std::stop_token at_risk() const noexcept;
@@ -113,7 +113,7 @@ public:
     /// Renews as renew() does, for a coroutine, on a store thread. No thread waits for the store.
     ///
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
-    /// Cancellation: returns errc::stopped; the store thread goes on.
+    /// Cancellation: returns errc::stopped; the store thread continues the renewal.
     task<result<void, std::error_code>> async_renew();
     /// Releases as release() does, for a coroutine, with the limits of async_renew(). After the
     /// call of this function the guard holds nothing. If the task is destroyed before it is
@@ -121,8 +121,9 @@ public:
     task<result<void, std::error_code>> async_release();
 
     /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 if
-    /// the grant is not inheritable. It is close-on-exec: a child inherits it if that flag is
-    /// cleared between fork() and exec. Do not close it in this process.
+    /// the grant is not inheritable. The descriptor is close-on-exec: a child inherits it if that
+    /// flag is cleared between fork() and exec. Requires: this process does not close the
+    /// descriptor.
     int descriptor() const noexcept;
 
     /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
@@ -134,11 +135,11 @@ public:
     result<bool, std::error_code> hand_over();
 
     /// Detaches the grant from the guard: the permits stay held, without renewal. A caller that has
-    /// the ticket can go on using the permits.
+    /// the ticket can continue to use the permits.
     ///
     /// An inheritable grant lasts as long as a child has its descriptor open. If the ticket is
-    /// bound to this process, a file descriptor stays open for it (slot_presence), until a lock
-    /// object of this process has released the grant or found it lost.
+    /// bound to this process, the file descriptor of its mark of presence (slot_presence) stays
+    /// open until a lock object of this process has released the grant or found it lost.
     ///
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();

@@ -38,16 +38,17 @@ struct leader_term {
     std::int64_t token = 0; ///< the fencing token of the term
 
     /// A stop is requested when the work of the term has to end: after resign(), after a stop of
-    /// the run, or when the lock is lost. If the lock is lost, the stop comes before another
+    /// the run, or when the lock is lost. If the lock is lost, the stop is requested before another
     /// candidate leads.
     std::stop_token stop{};
 };
 
 /// A candidate in an election. Copies are the same candidate.
 ///
-/// A crash of the leader ends its term as it ends a grant of a durable_mutex. A child of fork()
-/// leads nothing, and is a candidate of its own. A leader that is suspended for longer than its
-/// lease may go on working while another candidate leads: let the resource refuse older tokens.
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. In a child of fork(),
+/// the object is a new candidate, which does not lead. A leader that is suspended for longer than
+/// its lease may continue its work while another candidate leads. So let the resource refuse older
+/// tokens.
 ///
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
@@ -119,10 +120,11 @@ public:
     /// requested. A store that fails is tried again every durable_options::poll_most;
     /// durable_options::observer is told of its errors.
     ///
-    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also
-    /// after a stop, unless it loses the lock. So on_elected has to return soon after
-    /// leader_term::stop is stopped. Terms of one run never overlap, and follow each other without
-    /// a pause.
+    /// on_elected runs on this thread. The candidate leads until on_elected has returned, even
+    /// after a stop, unless it loses the lock. Terms of one run never overlap, and follow each
+    /// other without a pause.
+    ///
+    /// Requires: on_elected returns soon after leader_term::stop is stopped.
     ///
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.

@@ -22,8 +22,8 @@ enum class durable_loss {
 /// Receives what happens to the contenders of one lock object (durable_options::observer). The
 /// default of every function does nothing.
 ///
-/// The functions run on the thread of the caller or on threads of bide, also at the same time. A
-/// function that blocks delays the leases of other locks.
+/// Requires: every function may be called by several threads at once: by threads that use the lock
+/// and by threads of bide. A function that blocks delays the leases of other locks.
 class durable_observer {
 public:
     durable_observer& operator=(durable_observer&&) = delete;

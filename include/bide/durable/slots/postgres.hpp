@@ -76,7 +76,7 @@ inline constexpr sqlstate_condition sqlstate_conditions[] = {
     {std::errc::not_enough_memory, "53200"},
 };
 
-// Returns the SQLSTATE as a number, or 0 if the text is none.
+// Returns the SQLSTATE as a number, or 0 if the text is no SQLSTATE.
 constexpr int packed_sqlstate(std::string_view state) noexcept {
     int code = 0;
     for (const char c : state) {
@@ -139,9 +139,9 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
 
 /// Options of a postgres_slot.
 struct postgres_slot_options {
-    /// The table: `name`, which is in the schema `public`, or `schema.name`; of letters, digits and
-    /// underscores, case-sensitive. search_path is not used. All users of a lock must name the same
-    /// table: each table would be another lock.
+    /// The table: `name`, which is in the schema `public`, or `schema.name`. Names have letters,
+    /// digits and underscores, and are case-sensitive. search_path is not used. Requires: all users
+    /// of a lock name the same table, because each table is another lock.
     std::string table = "bide_lock";
 
     /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
@@ -169,7 +169,7 @@ public:
 
     /// Names the row; connects with the first operation. `conninfo` is libpq's: key words or a URI.
     /// `key` has 1 to 1,024 bytes of UTF-8, none of them zero. If an argument is wrong, every
-    /// operation answers durable_errc::invalid_argument.
+    /// operation returns durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
 
     /// Returns the server's clock, in milliseconds since 1970.

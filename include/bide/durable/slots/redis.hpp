@@ -19,9 +19,9 @@
 ///
 /// A version is the server's time in microseconds when the value was stored, or the previous
 /// version plus one if that is greater. Therefore no version occurs twice, even if a key is deleted
-/// and created again or a replica missed writes. Exception: a server's clock is set back to a time
+/// and created again or a replica missed writes, unless a server's clock is set back to a time
 /// before the lost version. If a key is deleted while a lock is held (FLUSHALL), the next contender
-/// acquires the lock at once. A stale token stays stale.
+/// acquires the lock at once. Its token is larger than all earlier ones.
 ///
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
