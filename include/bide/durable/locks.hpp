@@ -28,7 +28,7 @@ namespace detail {
 class lock_engine;
 } // namespace detail
 
-/// The operations of an administrator, who is not a contender of the lock.
+/// The operations of an administrator, which is not a contender of the lock.
 ///
 /// The record keeps a note of the latest such change: its time, its author, what changed and why.
 /// Every call returns an error as std::error_code: a durable_errc, an errno code, or one of the

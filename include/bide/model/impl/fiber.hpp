@@ -205,7 +205,7 @@ public:
     }
 
 private:
-    // The size of the guard area below a stack. The frame of one function may have this size.
+    // The size of the guard area below a stack. A frame up to this size cannot skip the area.
     static constexpr std::size_t guard_size = 1024 * 1024;
 
     static std::size_t distance(const void* from, const void* to) noexcept {
