@@ -47,7 +47,6 @@ private:
 
 /// Holds the grants of acquire_all(). The destructor releases them, in the reverse order of their
 /// acquisition.
-///
 /// Requires: this object was not moved from or released. This applies to every member function
 /// except the destructor and the assignment.
 ///
@@ -80,7 +79,6 @@ public:
 
     /// Releases all locks, in the reverse order of their acquisition. Afterwards this object holds
     /// nothing.
-    ///
     /// Returns: the first error of durable_guard::async_release(). After an error, the other locks
     /// are still released.
     /// Blocks: for each lock, as long as durable_guard::async_release() waits.

@@ -9,9 +9,9 @@
 /// \code
 /// clock     a lease expires when                                       fit for
 /// caller    its end is not after the caller's `now`                    replays, tests, one machine
-/// boottime  the same on CLOCK_BOOTTIME, for leases of the same boot     one machine
+/// boottime  the same on CLOCK_BOOTTIME, for leases of the same boot    one machine
 /// server    the same on the store's clock                              several machines
-/// observed  it was seen unchanged for longer than its length plus a margin   any machines, any clocks
+/// observed  it was seen unchanged for longer than its length + margin  any machines, any clocks
 /// \endcode
 ///
 /// Times of one machine are not compared with the clock of another machine: if the clocks differed
@@ -39,9 +39,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
-/// Remembers for each entry of a record the time since which it has not changed, on the boottime
-/// clock of this machine.
-///
+/// Remembers for each entry of a record since when it has not changed, on this machine's boottime
+/// clock.
 /// Thread safety: one thread at a time.
 class observations {
 public:
@@ -108,7 +107,6 @@ protected:
 
 /// Decides whether an entry has expired: by a clock, by observation, or because its process is
 /// known to have ended.
-///
 /// Requires: `here`, `processes` and the observations of bounded_by() outlive the judge.
 class expiry_judge {
 public:
@@ -121,7 +119,6 @@ public:
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
-    ///
     /// Requires: boottime_ms() returned `boottime` before the record that `seen` has noted was
     /// loaded.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,

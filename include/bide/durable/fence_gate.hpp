@@ -26,7 +26,6 @@ public:
     basic_fence_gate& operator=(const basic_fence_gate&) = delete;
 
     /// Admits the token, unless a larger one was admitted.
-    ///
     /// Returns: false if a larger token was admitted.
     /// Memory order: what was done before an admission happens-before the return of every later
     /// call.
@@ -48,7 +47,6 @@ public:
     }
 
     /// Returns the largest token that was admitted; 0 if there is none.
-    ///
     /// Memory order: what was done before that admission happens-before the return.
     std::int64_t highest() const noexcept {
         // Order: acquire [fence_gate.admit]; what was done before the admission is seen.

@@ -30,7 +30,6 @@ public:
     /// Takes over the grant of another guard.
     durable_guard(durable_guard&&) noexcept = default;
     /// Releases the grant of this guard, and takes over that of `other`.
-    ///
     /// Blocks: as the destructor.
     durable_guard& operator=(durable_guard&& other) noexcept {
         if (this != &other) {
@@ -42,7 +41,6 @@ public:
 
     /// Releases the permits. An inheritable grant is handed over as by hand_over(). If the store
     /// fails, the permits are free when the lease expires.
-    ///
     /// Blocks: as release() does; not at all if the lock is lost.
     ~durable_guard();
 
@@ -65,10 +63,10 @@ public:
     /// renews leases. A callback that blocks delays the other leases that the thread serves.
     std::stop_token lost() const noexcept;
 
-    /// Returns a token that is stopped the first time that, without a confirmed renewal, the lock
-    /// will be lost within durable_options::warn_before. A later renewal may still succeed.
-    ///
-    /// Its callbacks run on the thread that monitors all leases of the process.
+    /// Returns a token that is stopped when the lock will be lost within
+    /// durable_options::warn_before unless a renewal succeeds. It is stopped once, and stays so if
+    /// a renewal succeeds later. Its callbacks run on the thread that monitors all leases of the
+    /// process.
     std::stop_token at_risk() const noexcept;
 
     /// Returns why the lock is lost; durable_loss::none while it is held.
@@ -78,7 +76,6 @@ public:
     bool is_held() const noexcept;
 
     /// Throws if the lock is lost.
-    ///
     /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
     void check() const;
 
@@ -87,7 +84,6 @@ public:
     std::chrono::milliseconds remaining() const noexcept;
 
     /// Renews the lease: it begins again now.
-    ///
     /// Returns: durable_errc::lock_lost, or the error of the store. After an error of the store the
     /// caller may try again while is_held().
     /// Blocks: for the store. A guard of acquire() or try_acquire() calls the store on the calling
@@ -97,21 +93,18 @@ public:
     result<void, std::error_code> renew();
 
     /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
-    ///
     /// Returns: durable_errc::lock_lost if the lock was lost before. After an error of the store,
     /// or errc::timeout, the permits are free when the lease expires at the latest.
     /// Blocks: as renew().
     result<void, std::error_code> release();
 
     /// Releases as release() does, for at most `limit`, on a store thread.
-    ///
     /// Returns: errc::timeout if the release is not confirmed in time; the store thread continues
     /// it.
     /// Blocks: for at most `limit` plus durable_options::attempt_limit.
     result<void, std::error_code> release_for(std::chrono::nanoseconds limit);
 
     /// Renews as renew() does, for a coroutine, on a store thread. No thread waits for the store.
-    ///
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
     /// Cancellation: returns errc::stopped; the store thread continues the renewal.
     task<result<void, std::error_code>> async_renew();
@@ -120,15 +113,14 @@ public:
     /// awaited, it releases the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release();
 
-    /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 if
-    /// the grant is not inheritable. The descriptor is close-on-exec: a child inherits it if that
-    /// flag is cleared between fork() and exec. Requires: this process does not close the
-    /// descriptor.
+    /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 for
+    /// any other grant. It is close-on-exec: a child inherits it if that flag is cleared between
+    /// fork() and exec.
+    /// Requires: this process does not close the descriptor.
     int descriptor() const noexcept;
 
     /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
     /// guard holds nothing.
-    ///
     /// Returns: true if a child has the descriptor open; false if no process has it, and the
     /// permits were released; errors as release().
     /// Blocks: as renew().

@@ -40,7 +40,6 @@ class durable_admin {
 public:
     /// Takes away the grant that has the token `fence`. The holder learns of it when its next
     /// renewal fails. Until then only a resource that checks tokens refuses it.
-    ///
     /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why);
 
@@ -92,7 +91,6 @@ public:
     std::int64_t permits() const noexcept;
 
     /// Acquires `request.weight` permits, in the order of arrival.
-    ///
     /// Returns: the guard, or an error. After an error, the contender leaves the queue. The errors
     /// are:
     /// - errc::timeout: the permits were not free in time;
@@ -104,29 +102,25 @@ public:
     /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop
     /// token, this thread calls the store, and waits for each operation of the slot to end. With a
     /// timeout or a stop token, a store thread calls the store, and acquire() returns at most
-    /// durable_options::attempt_limit after the timeout or the stop. There is one exception: the
-    /// first store call on a store of this machine may delay a return after the timeout up to
-    /// retry_time plus attempt_limit. A store call that has not ended by then removes the contender
-    /// from the queue when it ends.
+    /// durable_options::attempt_limit after the timeout or the stop. There is one exception: on a
+    /// store of this machine, acquire() waits for its first store call up to retry_time plus
+    /// attempt_limit, even if the timeout is shorter. A store call that has not ended by then
+    /// removes the contender from the queue when it ends.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
     /// is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
 
-    /// Acquires as acquire() does, for a coroutine.
-    ///
-    /// No thread waits between two tries. Every call to the store runs on a store thread, never on
-    /// a thread that resumes the coroutine. This also applies to the calls of the guard.
-    ///
+    /// Acquires as acquire() does, for a coroutine. No thread waits between two tries. Every call
+    /// to the store runs on a store thread, never on a thread that resumes the coroutine. This also
+    /// applies to the calls of the guard.
     /// Requires: the caller includes bide/task/task.hpp.
-    ///
     /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
     /// resumes at most durable_options::attempt_limit later.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) const;
 
     /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
-    ///
     /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
     /// the store takes too long.
     /// Blocks: until the store has answered a store thread. On a store of this machine at most
@@ -152,18 +146,15 @@ public:
     /// permits of the ticket. If they do not suffice, enters the queue. The place in the queue is
     /// lost unless the caller calls this function again within durable_options::waiter_ttl. Once
     /// the permits are acquired, further calls return the same grant, and its lease begins again.
-    ///
     /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
 
     /// Renews the lease of the ticket's grant: the lease begins again now.
-    ///
     /// Returns: false if the grant is lost.
     /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> renew(const durable_ticket& t);
 
     /// Releases the ticket's grant, or its place in the queue.
-    ///
     /// Returns: false if there was neither; durable_errc::clock_mismatch if the grant has a minimum
     /// hold time and the record has another clock than this object.
     /// Blocks: as try_acquire() of a ticket.
@@ -172,7 +163,6 @@ public:
     // ---- for people and administrators
 
     /// Lists the holders and the waiters.
-    ///
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
     /// time; durable_errc::clock_mismatch if the record has another clock than this object, which
     /// then cannot tell which leases have expired.
@@ -220,7 +210,6 @@ public:
 
     /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
     /// same number.
-    ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
                                   std::int64_t max_readers = default_readers)

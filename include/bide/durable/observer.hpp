@@ -21,7 +21,6 @@ enum class durable_loss {
 
 /// Receives what happens to the contenders of one lock object (durable_options::observer). The
 /// default of every function does nothing.
-///
 /// Requires: every function may be called by several threads at once: by threads that use the lock
 /// and by threads of bide. A function that blocks delays the leases of other locks.
 class durable_observer {

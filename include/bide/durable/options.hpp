@@ -32,8 +32,7 @@ struct durable_options {
 
     /// How long before the loss of the lock its holder is warned (durable_guard::at_risk(),
     /// durable_observer::at_risk()). Less than the lease minus the margin. Zero means a third of
-    /// that difference: with auto_renew, the renewals have then failed for about a third of the
-    /// lease.
+    /// that difference.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
@@ -120,8 +119,8 @@ struct acquire_request {
     /// errc::operation_not_supported. File and SQLite slots on Linux keep marks.
     bool inheritable = false;
 
-    /// How long to wait. If it is zero or negative, acquire() reads the record once and does not
-    /// enter the queue. That takes at most durable_options::attempt_limit.
+    /// How long to wait. If it is zero or negative, acquire() does as try_acquire(): it reads the
+    /// record once, and does not enter the queue.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};

@@ -83,13 +83,12 @@ struct rate_wait {
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If it is unknown whether the store has stored an acquisition, the tokens
-/// are taken again. Copies are the same limiter. A child of fork() may use its copy.
+/// may be taken twice. Copies are the same limiter. A child of fork() may use its copy.
 ///
 /// Thread safety: any thread may call any member concurrently.
 class durable_rate_limiter {
 public:
     /// Constructs a limiter on a slot.
-    ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
     /// 2^61 ns, or if an option is out of range. The clock lock_clock::observed counts as out of
@@ -103,7 +102,6 @@ public:
                                std::move(options), checked()) {}
 
     /// Acquires n tokens.
-    ///
     /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
     /// errc::stopped; durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the
     /// store.
@@ -115,7 +113,6 @@ public:
     task<result<void, std::error_code>> async_acquire(std::int64_t n = 1, rate_wait wait = {});
 
     /// Acquires n tokens if they are in the bucket.
-    ///
     /// Returns: true if they were acquired; errc::timeout if the store does not answer in time.
     /// Blocks: for the store, at most attempt_limit.
     result<bool, std::error_code> try_acquire(std::int64_t n = 1);
@@ -123,7 +120,6 @@ public:
     task<result<bool, std::error_code>> async_try_acquire(std::int64_t n = 1);
 
     /// Returns the number of tokens in the bucket. It may be outdated when the caller reads it.
-    ///
     /// Blocks: for the store, at most retry_time plus attempt_limit.
     result<std::int64_t, std::error_code> available();
 

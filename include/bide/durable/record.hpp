@@ -6,8 +6,8 @@
 /// The rules of durable locks: a lock is one record, and these rules say how it may change.
 ///
 /// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
-/// knows, changes the record, and returns the outcome. A caller that stores the changed record by
-/// compare-and-swap thereby has a lock.
+/// knows, changes the record, and returns the outcome. The caller stores the changed record by a
+/// compare-and-swap.
 ///
 /// Holders hold permits. Waiters are in the order of arrival. A contender is identified by the
 /// nonce of its ticket, not by its name. If a request was carried out and its reply was lost, the
@@ -284,10 +284,10 @@ inline record fresh_record(const terms& t) {
 
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
-/// The token of a grant is the larger of this one and the record's next token. So the grant's token
-/// is larger than every token of a lost value, unless the clock is behind the time of the last
-/// grant in that value. A millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248.
-/// `us` is the microseconds of that millisecond, if the clock tells them.
+/// A new token is the larger of this one and the record's next token. So it is larger than every
+/// token of a lost value, unless the clock is behind the time of the last grant in that value. A
+/// millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248. `us` is the microseconds
+/// of that millisecond, if the clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -523,10 +523,9 @@ std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, con
 
 /// If `fence` is not 0, removes the grant of this nonce with exactly that token. If `fence` is 0,
 /// removes the grant of this nonce, unless its token is `how.but`; if there is no such grant,
-/// removes the place in the queue.
-///
-/// If the minimum hold time of the grant has not passed at `now`, its entry stays as a resting
-/// entry (is_resting()), unless `how.undo` is true. `self` tells where the caller runs.
+/// removes the place in the queue. If the minimum hold time of the grant has not passed at `now`,
+/// its entry stays as a resting entry (is_resting()), unless `how.undo` is true. `self` tells where
+/// the caller runs.
 inline release_status release(record& r, std::string_view nonce, std::int64_t fence,
                               std::int64_t now, const origin& self, release_terms how = {}) {
     const auto mine = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
@@ -561,8 +560,9 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // waiter need not do so. The first waiter depends on the processes of all holders. A later waiter
 // depends on the process of the waiter directly ahead of it. While these processes run, one of them
 // makes the change that concerns the waiter, and notifies the waiter. If such a process ends
-// before, the waiter notices the end. A process that has no entry, or that cannot reach the waiter,
-// may make a change without a notification. So every waiter also reads the record from time to
+// before, the waiter notices the end. A process without an entry, or one that cannot reach the
+// waiter, may change the record without a notification. So every waiter also reads the record from
+// time to time.
 // time.
 
 namespace detail {
@@ -595,9 +595,7 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 /// is free, that does not listen (terms::listens), or that is no process of this machine. A waiter
 /// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
 /// of the terms is not that of the record, changes nothing.
-///
-/// The caller calls this after a change that may have freed permits or a place, and stores both
-/// together.
+/// Requires: the caller has made a change that may have freed permits or a place, and stores both.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
     if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
@@ -663,7 +661,6 @@ inline bool is_told(const record& r, std::size_t index) noexcept {
 
 /// Removes the grant with the token `fence`, even if its entry is a resting one (is_resting()). The
 /// holder notices this at its next renewal. The resource notices it when it sees the next token.
-///
 /// Returns: false if there is no such grant.
 inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     if (std::erase_if(r.holders, [&](const holder& h) { return h.fence == fence; }) == 0) {
@@ -677,7 +674,6 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
 /// is granted until enough are released. A contender that was made with another number adopts the
 /// new one, whatever terms::adopt_permits says. A request for more permits than the new number is
 /// refused.
-///
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
     if (permits < 1 || permits > largest_permits) {

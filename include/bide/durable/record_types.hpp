@@ -81,8 +81,7 @@ struct stored_observation {
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-/// How many observations one entry stores, each of another boot. A further one replaces one of
-/// them.
+/// The largest number of observations that one entry stores, each of another boot.
 inline constexpr std::size_t most_observations = 8;
 
 /// A contender that asks for permits.

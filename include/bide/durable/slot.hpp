@@ -6,13 +6,11 @@
 /// A slot is where a durable lock keeps its record: one value in a store, changed by
 /// compare-and-swap.
 ///
-/// Every slot guarantees its locks:
-/// - load() returns a value and a version that one write stored. A later crash does not undo that
-///   write.
+/// Every slot guarantees:
+/// - load() returns the value and the version of one write, which no later crash undoes.
 /// - compare_exchange() is atomic with respect to every process. It returns `stored` only if the
 ///   value survives every crash that the guarantees of the slot cover.
-/// - No two values have the same version, even if the value is deleted and created again in
-///   between.
+/// - No two values have the same version, even after the value was deleted and created again.
 /// - Each operation has a time limit. If an operation exceeds the limit, it returns `failed` if
 ///   nothing was stored, and `indeterminate` if that is not certain.
 ///
@@ -35,8 +33,7 @@ struct slot_snapshot {
     slot_version version = 0; ///< the version of the value
     std::string value{};      ///< the value
 
-    /// True if a newer value may have been stored and then lost. It may have granted fencing
-    /// tokens.
+    /// True if a newer value, which may have granted tokens, may have been stored and then lost.
     bool fell_back = false;
 
     /// True if the lost value was acknowledged: it may contain a grant that `value` does not show.
@@ -163,15 +160,13 @@ public:
         return unexpected{not_offered()};
     }
 
-    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. A slot
-    /// with such a clock has lock_clock::server in its guarantees, and its load() also returns the
-    /// time.
+    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. Such a
+    /// slot has lock_clock::server in its guarantees, and its load() also returns the time.
     virtual result<std::int64_t, std::error_code> server_now() { return unexpected{not_offered()}; }
 
     /// Opens a mark of presence with a number that no other mark has.
-    ///
-    /// Thread safety: any thread may call this function and is_present(), also during an operation
-    /// and inside an update.
+    /// Thread safety: any thread may call this function and is_present(), even during an operation
+    /// or inside an update.
     virtual result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return unexpected{not_offered()};
     }

@@ -34,7 +34,6 @@ struct durable_ticket {
     std::string to_string() const;
 
     /// Reads a ticket from the text of to_string().
-    ///
     /// Returns: the ticket, or durable_errc::invalid_argument or unsupported_record_version.
     static result<durable_ticket, std::error_code> parse(std::string_view text);
 
