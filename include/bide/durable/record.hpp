@@ -595,7 +595,7 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 /// is free, that does not listen (terms::listens), or that is no process of this machine. A waiter
 /// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
 /// of the terms is not that of the record, changes nothing.
-/// Requires: the caller has made a change that may have freed permits or a place, and stores both.
+/// Called after a change that may have freed permits or a place; the caller stores both together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
     if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {

@@ -120,7 +120,7 @@ public:
                          : unexpected{make_error_code(durable_errc::lock_lost)};
     }
 
-    // A release consists of stop_holding(), which calls no store, and give_back(), which does.
+    // A release consists of stop_holding(), which calls no store, and give_back(), which calls it.
     // stop_holding() returns true if the grant was held until this call.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();

@@ -264,7 +264,7 @@ public:
     // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
     // be started; then r is not used.
     static std::error_code post(runnable& r) noexcept { return post_to<set<false>>(r); }
-    // Runs it on a thread for renewals.
+    // Runs r.run.wake() on a thread for renewals.
     static std::error_code post_renewal(runnable& r) noexcept { return post_to<set<true>>(r); }
 
 private:
@@ -300,8 +300,8 @@ class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
 
-    // work() does the work that is due, and must not throw. It returns the time of the next work;
-    // `never` if the job is done.
+    // work() does the work that is due, and returns the time of the next work; `never` if the job
+    // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
     // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that it

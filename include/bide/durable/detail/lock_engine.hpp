@@ -11,9 +11,9 @@
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
 // again. The entry with the nonce of the ticket shows the rule what was done already.
+//
 // A child of fork() makes its own slot_part and process_part. Its slot object is a copy of its
 // parent's.
-// A child of fork() begins with parts of its own. Its slot object is a copy of its parent's.
 
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/expiry.hpp>
@@ -360,7 +360,8 @@ public:
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
                 if (what >= intent::wait) {
-                    // Order: relaxed, both; one that is counted later follows in a later turn.
+                    // Order: relaxed, both; a waiter that is counted later calls follow() in a
+                    // later turn.
                     mine.watch.follow(view.record, view.here,
                                       mine.hearing_all.load(std::memory_order_relaxed) != 0,
                                       mine.waiting.load(std::memory_order_relaxed) > 1);

@@ -43,7 +43,7 @@ struct token_rate {
     }
     std::int64_t capacity() const noexcept { return burst * period_ns; }
 
-    // Returns the time until a debt leaves tokens in the bucket again.
+    // Returns the time until the debt has drained to the capacity of the bucket.
     std::int64_t wait_ns(std::int64_t debt) const noexcept {
         const std::int64_t over = debt - capacity();
         return over <= 0 ? 0 : over / count + (over % count != 0 ? 1 : 0);
@@ -152,7 +152,7 @@ template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f)
     f("last", r.last, text());
 }
 
-// Any other value, for example the record of a lock, is durable_errc::corrupt_record.
+// Reads a record. Any other value, such as the record of a lock, is durable_errc::corrupt_record.
 inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
     const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
     rate_record r;

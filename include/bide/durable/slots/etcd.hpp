@@ -3,7 +3,6 @@
 #define BIDE_DURABLE_SLOTS_ETCD_HPP
 
 /// \file
-///
 /// A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through the
 /// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl).
 ///

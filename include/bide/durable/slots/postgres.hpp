@@ -26,11 +26,12 @@
 /// does not answer gets an equal share of the time. A host that accepts the connection and is
 /// silent takes all of it.
 ///
-/// Every operation ends within `retry_time`. libpq does not bound these: looking up names of hosts
-/// and services, Kerberos, LDAP. If another transaction has locked the row, an operation gives up
-/// after half of `retry_time`, and a renewal after 100 ms; the answer is `failed`, and nothing was
-/// stored. A lock on the whole table has no such limit. If a connection fails or does not answer
-/// after the statement was sent, the answer is `indeterminate`.
+/// Every operation ends within `retry_time`, except for what libpq does not bound: looking up names
+/// of hosts and services, Kerberos, LDAP. If another transaction has locked the row, an operation
+/// gives up after half of `retry_time`, and a renewal after 100 ms; the result is `failed`, and
+/// nothing was stored. If another transaction has locked the whole table, an operation waits for up
+/// to `retry_time`. If a connection fails or does not answer after the statement was sent, the
+/// result is `indeterminate`.
 ///
 /// There is no watch: a contender loads the record again at intervals.
 ///

@@ -3,7 +3,6 @@
 #define BIDE_DURABLE_SLOTS_REDIS_HPP
 
 /// \file
-///
 /// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
 /// a hash of two fields, the version v and the value p. One script compares the version and sets
 /// both fields.
@@ -92,8 +91,8 @@ public:
     /// Names the key on the server at redis://[user][:password@]host[:port][/database], or
     /// rediss:// for TLS. User and password are percent-encoded. An IPv6 address is in brackets.
     /// The default port is 6379. The first operation connects.
-    /// Throws: std::system_error (invalid_argument) if the key is empty or the URL is wrong. Its
-    /// text says what is wrong, and quotes no part of the URL. std::bad_alloc.
+    /// Throws: std::system_error (invalid_argument), whose text quotes no part of the URL, if the
+    /// key is empty or the URL is wrong; std::bad_alloc.
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 

@@ -86,7 +86,7 @@ struct sqlite_slot_options {
 ///
 /// Errors have a code of sqlite_category(), or a std::errc:
 /// \code
-///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database; so do other system errors
+///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database (or another system error)
 ///   operation_not_permitted        the process was forked during an operation
 ///   operation_not_supported        the database does not accept the journal mode; or it is in WAL
 ///                                  mode, and this SQLite may corrupt it when two connections write
