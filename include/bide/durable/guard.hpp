@@ -16,10 +16,9 @@ class grant;
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
 /// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
-/// in spite of that, the stop token lost() is stopped.
-///
-/// If a holder is suspended for longer than its lease, another contender may acquire the lock. So
-/// pass the fencing token to the resource, and let the resource refuse older tokens.
+/// in spite of that, the stop token lost() is stopped. If a holder is suspended for longer than its
+/// lease, another contender may acquire the lock. So pass the fencing token to the resource, and
+/// let the resource refuse older tokens.
 ///
 /// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
 /// This applies to every member function except the destructor and the assignment.

@@ -88,7 +88,7 @@ public:
     /// thread that monitors all leases: keep them short.
     std::stop_token lost() const;
 
-    // ---- observers, which need not campaign
+    // ---- observers: no campaign is needed
 
     /// Returns the leader; nothing if there is none.
     /// Blocks: for the store, for at most durable_options::retry_time plus attempt_limit.

@@ -18,8 +18,8 @@ struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
     /// With auto_renew, contenders wait for this time after a crash of the holder; with
-    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, the
-    /// lease must be longer than any holder needs the lock.
+    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, set
+    /// a time that is longer than any holder needs the lock.
     std::chrono::milliseconds lease{30'000};
 
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of

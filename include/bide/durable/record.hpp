@@ -556,14 +556,14 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // waiters that have to read the record afterwards.
 //
 // Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
+// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
 // to read the record after each change. If every process ahead of a waiter can notify it, the
-// waiter need not do so. The first waiter depends on the processes of all holders. A later waiter
-// depends on the process of the waiter directly ahead of it. While these processes run, one of them
-// makes the change that concerns the waiter, and notifies the waiter. If such a process ends
-// before, the waiter notices the end. A process without an entry, or one that cannot reach the
-// waiter, may change the record without a notification. So every waiter also reads the record from
-// time to time.
-// time.
+// waiter waits for a notification instead. The first waiter depends on the processes of all
+// holders. A later waiter depends on the process of the waiter directly ahead of it. While these
+// processes run, one of them makes the change that concerns the waiter, and notifies the waiter. If
+// such a process ends before, the waiter notices the end. A process without an entry, or one that
+// cannot reach the waiter, may change the record without a notification. So every waiter also reads
+// the record from time to time.
 
 namespace detail {
 

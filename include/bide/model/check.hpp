@@ -121,7 +121,7 @@ struct options {
     /// processor. Only a long exploration starts these processes, by fork(). The environment
     /// variable BIDE_MODEL_JOBS has precedence over this option.
     unsigned jobs = 1;
-    /// The maximum number of executions. If there are more, the model is too large: a failure.
+    /// If an exploration makes this many executions, the model is too large: a failure.
     std::uint64_t max_executions = 20'000'000;
     /// The maximum size of the unexplored branches in bytes. If they need more, the model is too
     /// large: a failure.

@@ -252,7 +252,7 @@ private:
     const std::int64_t begun_ms_ = durable::boottime_ms();
     background_job renewal_{[this] {
         bool renewed = false;
-        // If the slot or the clock of a lock throws, the lock is renewed nevertheless.
+        // If the slot or the clock of a lock throws, the job tries again later.
         try_to([&] { renewed = renew(true).has_value(); });
         return is_active() ? next_renewal(renewed) : background_job::never;
     }};

@@ -441,7 +441,7 @@ enum class call_kind {
 // a store thread and owns all objects that it uses.
 class store_call {
 public:
-    // body() must not throw.
+    // Requires: body() does not throw.
     store_call(std::function<void()> body, call_kind kind) noexcept
         : body_(std::move(body)), kind_(kind) {
         runs_.run = waker(&run, this);

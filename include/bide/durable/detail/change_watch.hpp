@@ -189,8 +189,9 @@ struct native_watch_system {
 //
 // All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for
 // it. So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal since the descriptors were last armed, the reader need not signal again. That signal woke
-// all waiters, and none of them waits again yet: a waiter arms the descriptors before it waits.
+// signal since the descriptors were last armed, the reader does not signal again: that signal woke
+// all waiters, and none of them waits again yet, because a waiter arms the descriptors before it
+// waits.
 //
 // The protocol with another process that makes a change (the changer):
 //

@@ -4,7 +4,7 @@
 
 /// \file
 /// A slot that is one row of a table of PostgreSQL 9.5 or later, for locks of several machines.
-/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path. A connection string
+/// Requires libpq, with <libpq-fe.h> in the include path and -lpq at the link. A connection string
 /// with several hosts requires libpq 12 or later.
 ///
 /// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null),
@@ -22,9 +22,9 @@
 /// for every setting of `synchronous_commit`. There are two exceptions, in which a lock may have
 /// two holders: on a server with fsync = off, and after a failover to a standby that was not
 /// synchronous. The slot refuses the answers of a standby. If the connection string names several
-/// hosts, add target_session_attrs=read-write. libpq tries the hosts in turn. A host whose machine
-/// does not answer gets an equal share of the time. A host that accepts the connection and is
-/// silent takes all of it.
+/// hosts, add target_session_attrs=read-write. libpq tries one host after the other. A host whose
+/// machine does not answer gets an equal share of the time. A host that accepts the connection and
+/// sends nothing takes all of it.
 ///
 /// Every operation ends within `retry_time`, except for what libpq does not bound: looking up names
 /// of hosts and services, Kerberos, LDAP. If another transaction has locked the row, an operation

@@ -80,9 +80,10 @@ struct sqlite_slot_options {
 /// A slot in an SQLite database.
 ///
 /// An operation waits while other connections write, at most for `retry_time`, and then fails with
-/// timed_out. update_locked() waits at most twice as long, plus the time that the update takes. The
-/// update must not use a slot of this database. If the update throws, update_locked() throws the
-/// same exception and stores nothing. All operations throw std::bad_alloc.
+/// timed_out. update_locked() waits at most twice as long, plus the time that the update takes. If
+/// the update throws, update_locked() throws the same exception and stores nothing.
+/// Requires: the update uses no slot of this database.
+/// Throws: std::bad_alloc.
 ///
 /// Errors have a code of sqlite_category(), or a std::errc:
 /// \code

@@ -132,9 +132,9 @@ public:
         }
     }
 
-    // Prepares the fiber to start again. The next switch to the fiber calls run(context), which
-    // must not return. The previous contents of the fiber's stack are dropped, and no destructors
-    // run.
+    // Prepares the fiber to start again. The next switch to the fiber calls run(context). The
+    // previous contents of the fiber's stack are dropped, and no destructors run.
+    // Requires: run() does not return.
     using function = void (*)(void*);
     void restart(function run, void* context) {
         if (stack_ == nullptr) {

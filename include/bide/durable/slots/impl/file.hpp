@@ -208,14 +208,13 @@ private:
 
 // ---- the watch, by inotify(7) on the lock file
 //
-// The synced version is written into the lock file after each change, when the change is on the
-// disk.
+// When a change is on the disk, the writer stores the synced version in the lock file.
 //
 // The watch also reports when an open file description that may write the lock file is closed. The
-// end of a mark of presence closes one, and a process in another PID namespace has no other way to
-// see that end. The end of a slot object closes one, too; then a waiter reads the record without
-// need. The system reports the close just before it drops the lock. A waiter that reads at that
-// moment still sees the presence, and reads again at its next poll.
+// end of a mark of presence closes one. A process in another PID namespace sees that end only so.
+// The end of a slot object closes one, too; then a waiter reads the record without need. The system
+// reports the close just before it drops the lock. A waiter that reads at that moment still sees
+// the presence, and reads again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
 // still use a watch of the instance. So the process keeps up to four unused instances; by default

@@ -293,8 +293,8 @@ inline bool is_certain_redis_error(std::string_view text) {
 // the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
 // script cannot fail.
 //
-// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
-// not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
+// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST does
+// not precede HSET, because a server that lacks memory refuses HSET only if the script has written
 // nothing before.
 inline constexpr std::string_view redis_script =
     "local t = redis.call('TIME')\n"
