@@ -15,10 +15,11 @@ struct held_locks;
 
 /// A durable lock with its key, and how to acquire it.
 ///
-/// The key decides the order in which locks are acquired: byte by byte, the smallest first. All
-/// processes have to use the same key for the same lock, the name of its record for example, not a
-/// path that differs between machines. Otherwise each of two programs may wait for a lock that the
-/// other one holds, until the time limit of one of them.
+/// Locks are acquired in the order of their keys, compared byte by byte, the smallest first.
+///
+/// Requires: all processes use the same key for the same lock, for example the name of its record.
+/// If they use different keys, for example paths that differ between machines, each of two programs
+/// may wait for a lock that the other one holds, until the time limit of one of them.
 class keyed_lock : durable_semaphore {
 public:
     /// Acquires a mutex, or `weight` permits of a semaphore.
@@ -46,11 +47,10 @@ private:
 
 /// Holds the grants of acquire_all(). The destructor releases them, in the reverse order of their
 /// acquisition.
-///
 /// Requires: this object was not moved from or released. This applies to every member function
 /// except the destructor and the assignment.
 ///
-/// Thread safety: one thread at a time. lost() may be watched by any thread.
+/// Thread safety: one thread at a time. Any thread may use the token of lost().
 class [[nodiscard]] durable_guards {
 public:
     /// Takes over the grants of another object.
@@ -64,7 +64,7 @@ public:
 
     /// Returns the number of locks.
     std::size_t size() const noexcept;
-    /// Returns the guard of a lock, by its index in the list of acquire_all(). Do not release it.
+    /// Returns the guard of a lock, by its index in the list of acquire_all().
     /// Requires: index < size().
     const durable_guard& operator[](std::size_t index) const noexcept;
 
@@ -79,10 +79,9 @@ public:
 
     /// Releases all locks, in the reverse order of their acquisition. Afterwards this object holds
     /// nothing.
-    ///
-    /// Returns: the first error of durable_guard::async_release(). The other locks are released
-    /// nevertheless.
-    /// Blocks: as durable_guard::async_release() waits, for each lock.
+    /// Returns: the first error of durable_guard::async_release(). After an error, the other locks
+    /// are still released.
+    /// Blocks: for each lock, as long as durable_guard::async_release() waits.
     result<void, std::error_code> release();
     /// Releases all locks as release() does, for a coroutine. After the call of this function the
     /// object holds nothing.
@@ -101,13 +100,14 @@ private:
 /// renews those that it has acquired. acquire_request::on_position is called for the lock for which
 /// the call waits.
 ///
-/// Returns: an object that holds all locks, or an error, and then no lock is held:
+/// Returns: an object that holds all locks, or an error. After an error, no lock is held. The
+/// errors are:
 /// - errc::timeout, errc::stopped, durable_errc::no_answer;
 /// - durable_errc::lock_lost: a lock was lost while the call waited for a later one. The call does
 ///   not try again;
 /// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, two
-///   locks with different keys have the same record, or the request has a ticket. If the list has
-///   one semaphore or shared mutex twice and both requests can be granted at once, the error is not
+///   locks with different keys have the same record, or the request has a ticket. If one semaphore
+///   or shared mutex is in the list twice and both requests can be granted at once, this is not
 ///   detected;
 /// - the errors of durable_mutex::acquire().
 /// Throws: as durable_mutex::acquire(); no lock is held then.
@@ -115,7 +115,7 @@ private:
 result<durable_guards, std::error_code> acquire_all(std::vector<keyed_lock> locks,
                                                     acquire_request request = {});
 
-/// Acquires all locks that are free, as acquire_all() does with a timeout of zero.
+/// Acquires all locks if all are free, as acquire_all() does with a timeout of zero.
 result<durable_guards, std::error_code> try_acquire_all(std::vector<keyed_lock> locks);
 
 /// Acquires all locks as acquire_all() does, for a coroutine.

@@ -9,28 +9,28 @@
 /// \code
 /// clock     a lease expires when                                       fit for
 /// caller    its end is not after the caller's `now`                    replays, tests, one machine
-/// boottime  the same on CLOCK_BOOTTIME, if it is of the same boot      one machine
+/// boottime  the same on CLOCK_BOOTTIME, for leases of the same boot    one machine
 /// server    the same on the store's clock                              several machines
-/// observed  it was seen unchanged for longer than its length plus a margin   any machines, any clocks
+/// observed  it was seen unchanged for longer than its length + margin  any machines, any clocks
 /// \endcode
 ///
-/// A time that one machine wrote must not be read on the clock of another machine. If the clocks
-/// differ by one tick, two contenders could hold the lock at once. `observed` reads no times of
-/// other machines, and only relies on clocks that run at about the same rate (within `drift`). Its
-/// cost: a contender that sees a lease for the first time waits for the whole length of the lease.
+/// Times of one machine are not compared with the clock of another machine: if the clocks differed
+/// by one tick, two contenders could hold the lock at once. `observed` reads no times of other
+/// machines. It only relies on clocks that run at about the same rate (within `drift`). Its cost: a
+/// contender that sees a lease for the first time waits for the whole length of the lease.
 ///
-/// Observation also ends leases on the other clocks: a lease that was seen unchanged for longer
-/// than its length plus the margin has expired. It replaces the boottime clock where that cannot be
+/// On the other clocks, too, a lease that was seen unchanged for longer than its length plus the
+/// margin has expired. With `boottime`, only this rule applies if the times of the lease cannot be
 /// read: the holder is of another boot (a container may show another boot id, or have a time
-/// namespace), or a boot is not known. Then the contenders of one known boot observe together: the
-/// first one stores in the record the time since which it has seen the entry unchanged. So
-/// contenders that each live shorter than a lease get the lock, too.
+/// namespace), or a boot is not known. In this case the contenders of one known boot share an
+/// observation: the first contender stores in the record the time since which it has seen the entry
+/// unchanged. So even contenders that each live shorter than a lease acquire the lock.
 ///
-/// On every clock, an entry that is bound to a process has expired when the process has ended, but
-/// a grant not before its minimum hold time. A process of the same boot and pid namespace is looked
+/// On every clock, an entry that is bound to a process expires when the process ends, but a grant
+/// does so only after its minimum hold time. A process of the same boot and pid namespace is looked
 /// up by its pid. Any other process is looked up by its mark of presence (slot_presence), if the
-/// store keeps marks. A grant that is bound to a mark and to no process lasts as long as the mark,
-/// whatever the clock says.
+/// store keeps marks. A grant that is bound to a mark and to no process lasts while the mark is
+/// open, even if its lease has ended.
 
 #include <bide/durable/process.hpp>
 
@@ -39,13 +39,12 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
-/// Remembers for each entry of a record the time since which it has not changed, on the boottime
-/// clock of this machine.
-///
+/// Remembers for each entry of a record since when it has not changed, on this machine's boottime
+/// clock.
 /// Thread safety: one thread at a time.
 class observations {
 public:
-    /// Notes the entries of a record that was read at `boottime` milliseconds or a little later.
+    /// Notes the entries of a record that was read at `boottime` milliseconds or earlier.
     void note(const record& r, std::int64_t boottime) {
         ++round_;
         const auto note_one = [&](const auto& entry) {
@@ -63,8 +62,8 @@ public:
         }
     }
 
-    /// Returns for how many milliseconds, up to `boottime`, the holder or waiter has been seen
-    /// unchanged; 0 if it was not seen before.
+    /// Returns how long the holder or waiter has been seen unchanged, in milliseconds. The period
+    /// ends at the time `boottime`. Returns 0 if the holder or waiter was not seen before.
     template <class Entry> std::int64_t still_for(const Entry& e, std::int64_t boottime) const {
         const auto known = seen_.find(e.nonce);
         const bool is_known = known != seen_.end() && known->second.of == state_of(e);
@@ -73,8 +72,8 @@ public:
 
 private:
     // Each grant, renewal, refresh and new place in the queue changes one of these values. The
-    // count is not enough: if a waiter enters the queue again, its count begins at 0 again. The
-    // times are only compared for equality.
+    // count alone is not enough: if a waiter enters the queue again, its count begins at 0 again.
+    // The times are only compared for equality.
     using state = std::array<std::int64_t, 4>;
     struct seen_entry {
         state of;
@@ -108,21 +107,19 @@ protected:
 
 /// Decides whether an entry has expired: by a clock, by observation, or because its process is
 /// known to have ended.
-///
-/// The judge refers to the arguments of its constructor, which must outlive it.
+/// Requires: `here`, `processes` and the observations of bounded_by() outlive the judge.
 class expiry_judge {
 public:
-    /// Constructs a judge for a clock. `now` is a time on that clock; for `boottime` it is
-    /// boottime_ms(). With lock_clock::observed it has no meaning: see bounded_by(). If `processes`
-    /// is not nullptr, the judge asks it before it asks the system.
+    /// Constructs a judge for a clock. `now` is a time on that clock; with lock_clock::boottime it
+    /// is boottime_ms(). With lock_clock::observed, `now` is not used: see bounded_by(). If
+    /// `processes` is not nullptr, the judge asks it before it asks the system.
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here,
                  const process_knowledge* processes = nullptr) noexcept
         : clock_(clock), now_(now), here_(&here), processes_(processes) {}
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
-    ///
-    /// `boottime` is what boottime_ms() returned before the record that `seen` has noted was
+    /// Requires: boottime_ms() returned `boottime` before the record that `seen` has noted was
     /// loaded.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
@@ -133,7 +130,7 @@ public:
         return more;
     }
 
-    /// Tells whether the lease of a holder expired, or its process has ended.
+    /// Tells whether the lease of a holder has expired, or its process has ended.
     bool expired(const holder& h) const {
         if (h.from.pid == 0 && ask(h.from.mark) == presence::yes) {
             return false;
@@ -147,7 +144,7 @@ public:
     }
 
 private:
-    // True if its minimum hold time has not passed, or if that is not known.
+    // Returns true if the minimum hold time of the grant has not passed, or if that is not known.
     bool is_held(const holder& h) const noexcept {
         const std::int64_t now = clock_ == lock_clock::observed ? looked_ : now_;
         return h.held_until > now ||

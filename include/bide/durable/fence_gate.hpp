@@ -26,7 +26,6 @@ public:
     basic_fence_gate& operator=(const basic_fence_gate&) = delete;
 
     /// Admits the token, unless a larger one was admitted.
-    ///
     /// Returns: false if a larger token was admitted.
     /// Memory order: what was done before an admission happens-before the return of every later
     /// call.
@@ -39,8 +38,8 @@ public:
                 return false;
             }
             // Order: acq_rel [fence_gate.admit]; publishes to the callers that are admitted later,
-            // and sees what earlier ones did. If the token equals the largest one, it is stored
-            // again: so a later caller sees what was done before each call that admitted it.
+            // and sees what earlier ones did. A token that equals the largest one is stored again,
+            // so a later caller sees what was done before each call that admitted that token.
             // Failure: acquire; the caller may be refused.
         } while (!highest_.compare_exchange_weak(seen, fence, std::memory_order_acq_rel,
                                                  std::memory_order_acquire));
@@ -48,7 +47,6 @@ public:
     }
 
     /// Returns the largest token that was admitted; 0 if there is none.
-    ///
     /// Memory order: what was done before that admission happens-before the return.
     std::int64_t highest() const noexcept {
         // Order: acquire [fence_gate.admit]; what was done before the admission is seen.

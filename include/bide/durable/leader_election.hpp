@@ -38,32 +38,31 @@ struct leader_term {
     std::int64_t token = 0; ///< the fencing token of the term
 
     /// A stop is requested when the work of the term has to end: after resign(), after a stop of
-    /// the run, or when the lock is lost. If the lock is lost, the stop comes before another
+    /// the run, or when the lock is lost. If the lock is lost, the stop is requested before another
     /// candidate leads.
     std::stop_token stop{};
 };
 
 /// A candidate in an election. Copies are the same candidate.
 ///
-/// A crash of the leader ends its term as it ends a grant of a durable_mutex. A child of fork()
-/// leads nothing, and is a candidate of its own. A leader that is suspended for longer than its
-/// lease may go on working while another candidate leads: let the resource refuse older tokens.
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. In a child of fork(),
+/// the object is a new candidate, which does not lead. A leader that is suspended for longer than
+/// its lease may continue its work while another candidate leads. So let the resource refuse older
+/// tokens.
 ///
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:
     /// Makes a candidate. Candidates are elected in the order of their campaigns.
-    ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit leader_election(slot_ref slot, durable_options options = {});
 
     // ---- campaigns
 
     /// Waits until this candidate leads. If it leads already, returns at once.
-    ///
-    /// Returns: errc::timeout; errc::stopped after a stop or resign(); std::errc::
-    /// operation_in_progress if another campaign or run() of this candidate is under way; the
-    /// errors of durable_mutex::acquire(). A weight in the request is ignored.
+    /// Returns: errc::timeout; errc::stopped after a stop or resign(); the errors of
+    /// durable_mutex::acquire(); std::errc::operation_in_progress if another campaign or run() of
+    /// this candidate is under way. A weight in the request is ignored.
     /// Blocks: until it leads. The store is called on store threads.
     result<void, std::error_code> campaign(acquire_request request = {});
     /// Campaigns as campaign() does, for a coroutine.
@@ -72,7 +71,6 @@ public:
 
     /// Ends the term of this candidate, or its campaign. During run(), resign() only requests the
     /// end of the term and returns at once. When the term has ended, the run campaigns again.
-    ///
     /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
     /// durable_guard::async_release().
     /// Blocks: if this candidate leads outside of run(), until the store has released the lock,
@@ -90,10 +88,9 @@ public:
     /// thread that monitors all leases: keep them short.
     std::stop_token lost() const;
 
-    // ---- observers, which need not campaign
+    // ---- observers: no campaign is needed
 
     /// Returns the leader; nothing if there is none.
-    ///
     /// Blocks: for the store, for at most durable_options::retry_time plus attempt_limit.
     result<std::optional<leader_info>, std::error_code> leader() const;
     /// Returns the leader as leader() does, for a coroutine.
@@ -102,7 +99,6 @@ public:
     /// Waits until the leader differs from the one that the caller knows, and returns the present
     /// leader. Reads the record at least once in durable_options::poll_most. While this candidate
     /// campaigns, the call notices changes earlier.
-    ///
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().
     /// Blocks: until the leader changes. If the store hangs, a read outlasts the timeout by
@@ -119,11 +115,11 @@ public:
     /// requested. A store that fails is tried again every durable_options::poll_most;
     /// durable_options::observer is told of its errors.
     ///
-    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also
-    /// after a stop, unless it loses the lock. So on_elected has to return soon after
-    /// leader_term::stop is stopped. Terms of one run never overlap, and follow each other without
-    /// a pause.
+    /// on_elected runs on this thread. The candidate leads until on_elected has returned, even
+    /// after a stop, unless it loses the lock. Terms of one run never overlap, and follow each
+    /// other without a pause.
     ///
+    /// Requires: on_elected returns soon after leader_term::stop is stopped.
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.
     /// Throws: what on_elected throws; the lock is released before.
@@ -131,7 +127,6 @@ public:
     result<void, std::error_code> run(std::function<void(leader_term)> on_elected,
                                       std::stop_token stop);
     /// Runs as run() does, for a coroutine, which also awaits on_elected.
-    ///
     /// Cancellation: stops leader_term::stop, and returns errc::stopped after on_elected has
     /// returned.
     task<result<void, std::error_code>> async_run(std::function<task<>(leader_term)> on_elected,

@@ -5,15 +5,14 @@
 /// \file
 /// Locks that outlive processes: durable_semaphore, durable_mutex, durable_shared_mutex.
 ///
-/// All processes and machines that share a slot share the lock. Contenders are served first come,
-/// first served. If a holder crashes, contenders wait for its lease at most. Every grant has a
-/// fencing token that is larger than all earlier tokens. A resource that compares the tokens can
-/// refuse a holder that has lost the lock and has not noticed.
+/// All processes and machines that share a slot share the lock. Contenders acquire it in the order
+/// of their arrival. If a holder crashes, contenders wait at most until its lease expires. Every
+/// grant has a fencing token that is larger than all earlier tokens. A resource that compares the
+/// tokens can refuse a holder that has lost the lock and has not noticed.
 ///
 /// Copies of a lock object are the same lock. A guard may outlive the lock object. A child of
-/// fork() can use its copy of a lock, whatever the threads of the parent did at the time of the
-/// fork; the permits of the parent belong to the parent alone. Each slot documents what a fork
-/// means for it.
+/// fork() can use its copy of a lock, even if threads of the parent used the lock during the fork.
+/// The permits of the parent stay with the parent. Each slot documents its use after a fork.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
@@ -29,20 +28,18 @@ namespace detail {
 class lock_engine;
 } // namespace detail
 
-/// Changes a durable lock for an administrator, which is not one of its contenders.
+/// The operations of an administrator, which is not a contender of the lock.
 ///
 /// The record keeps a note of the latest such change: its time, its author, what changed and why.
 /// Every call returns an error as std::error_code: a durable_errc, an errno code, or one of the
-/// store. If the error is durable_errc::indeterminate, the time is up, and the change may still be
-/// made.
+/// store. After durable_errc::indeterminate, the change may have been made, or may still be made.
 ///
-/// Blocks: every call, until a store thread has the answer of the store; at most
+/// Blocks: every call, until the store has answered a store thread; at most
 /// durable_options::retry_time plus attempt_limit.
 class durable_admin {
 public:
     /// Takes away the grant that has the token `fence`. The holder learns of it when its next
     /// renewal fails. Until then only a resource that checks tokens refuses it.
-    ///
     /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why);
 
@@ -50,9 +47,9 @@ public:
     ///
     /// Lock objects and waiters that were made with another number adopt the new one, whatever
     /// durable_options::adopt_permits says. A contender that asks for more permits than the new
-    /// number gets durable_errc::permits_mismatch. Holders keep their permits and can renew them,
-    /// even if they hold more than the new number together. Then no permit is granted until enough
-    /// are released.
+    /// number gets durable_errc::permits_mismatch. Holders keep their permits and can renew them.
+    /// If all holders together have more permits than the new number, no permit is granted until
+    /// enough are released.
     ///
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);
@@ -62,8 +59,9 @@ public:
     ///
     /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
     /// whichever is larger. The token from the clock is larger than every token that was granted,
-    /// unless the clock was set back. If the slot does not offer replace_damaged(), the error is
-    /// durable_errc::corrupt_record until what is left of a damaged store is removed.
+    /// unless the clock was set back. If the store itself is damaged and the slot does not offer
+    /// replace_damaged(), the error is durable_errc::corrupt_record until the damaged data are
+    /// removed.
     ///
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
@@ -83,7 +81,7 @@ class durable_semaphore {
 public:
     /// Constructs a semaphore of `permits` permits on a slot.
     ///
-    /// All contenders need the same number of permits. The first contender stores its number; a
+    /// All contenders need the same number of permits. The first contender stores its number. A
     /// contender with another number is refused (durable_errc::permits_mismatch).
     ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
@@ -93,43 +91,40 @@ public:
     std::int64_t permits() const noexcept;
 
     /// Acquires `request.weight` permits, in the order of arrival.
-    ///
-    /// Returns: the guard, or an error after the contender has left the queue. The errors are:
+    /// Returns: the guard, or an error. After an error, the contender leaves the queue. The errors
+    /// are:
     /// - errc::timeout: the permits were not free in time;
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
     /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
     /// - the error of the system if no thread for the store can be started;
     /// - another durable_errc.
-    /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
-    /// token it calls the store on a store thread. It returns at most
-    /// durable_options::attempt_limit after the timeout or the stop. On a store of this machine,
-    /// while the first store call has not ended, it returns at most attempt_limit after retry_time,
-    /// if that is later. A store call that is still running removes the contender from the queue
-    /// when it ends. Without a timeout and a stop token it calls the store on this thread, and
-    /// waits for each operation of the slot to end.
+    /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop
+    /// token, this thread calls the store, and waits for each operation of the slot to end. With a
+    /// timeout or a stop token, a store thread calls the store, and acquire() returns at most
+    /// durable_options::attempt_limit after the timeout or the stop. There is one exception: on a
+    /// store of this machine, acquire() waits for its first store call up to retry_time plus
+    /// attempt_limit, even if the timeout is shorter. A store call that has not ended by then
+    /// removes the contender from the queue when it ends.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
     /// is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
 
-    /// Acquires as acquire() does, for a coroutine, which includes bide/task/task.hpp.
-    ///
-    /// No thread waits between two tries. Every call to the store runs on a store thread, never on
-    /// a thread that resumes the coroutine. The same holds for the calls of the guard.
-    ///
+    /// Acquires as acquire() does, for a coroutine. No thread waits between two tries. Every call
+    /// to the store runs on a store thread, never on a thread that resumes the coroutine. This also
+    /// applies to the calls of the guard.
+    /// Requires: the caller includes bide/task/task.hpp.
     /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
     /// resumes at most durable_options::attempt_limit later.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) const;
 
     /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
-    ///
     /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
     /// the store takes too long.
-    /// Blocks: a store thread calls the store, and this thread waits for it: for a store of this
-    /// machine at most durable_options::retry_time plus attempt_limit, otherwise at most
-    /// attempt_limit.
+    /// Blocks: until the store has answered a store thread. On a store of this machine at most
+    /// durable_options::retry_time plus attempt_limit, on any other store at most attempt_limit.
     result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) const {
         acquire_request request;
         request.weight = weight;
@@ -147,22 +142,19 @@ public:
     /// `holder_id` is empty, the ticket has the name durable_options::holder_id.
     durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const;
 
-    /// Acquires the permits of the ticket if the free permits suffice for it and for all waiters
-    /// ahead; otherwise enters the queue. Call it again before durable_options::waiter_ttl has
-    /// passed, or the place in the queue is lost. Once the permits are acquired, further calls
-    /// return the same grant, and its lease begins again.
-    ///
+    /// If the free permits suffice for this contender and for all waiters ahead, acquires the
+    /// permits of the ticket. If they do not suffice, enters the queue. The place in the queue is
+    /// lost unless the caller calls this function again within durable_options::waiter_ttl. Once
+    /// the permits are acquired, further calls return the same grant, and its lease begins again.
     /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
 
     /// Renews the lease of the ticket's grant: the lease begins again now.
-    ///
     /// Returns: false if the grant is lost.
     /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> renew(const durable_ticket& t);
 
     /// Releases the ticket's grant, or its place in the queue.
-    ///
     /// Returns: false if there was neither; durable_errc::clock_mismatch if the grant has a minimum
     /// hold time and the record has another clock than this object.
     /// Blocks: as try_acquire() of a ticket.
@@ -171,7 +163,6 @@ public:
     // ---- for people and administrators
 
     /// Lists the holders and the waiters.
-    ///
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
     /// time; durable_errc::clock_mismatch if the record has another clock than this object, which
     /// then cannot tell which leases have expired.
@@ -192,7 +183,8 @@ private:
 
 /// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit.
 ///
-/// It is not recursive: a holder that acquires it again waits, unless it uses the same ticket.
+/// The mutex is not recursive: a holder that acquires it again waits, unless it uses the same
+/// ticket.
 class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
@@ -218,7 +210,6 @@ public:
 
     /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
     /// same number.
-    ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
                                   std::int64_t max_readers = default_readers)

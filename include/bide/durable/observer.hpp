@@ -21,9 +21,8 @@ enum class durable_loss {
 
 /// Receives what happens to the contenders of one lock object (durable_options::observer). The
 /// default of every function does nothing.
-///
-/// The functions run on the thread of the caller or on threads of bide, also at the same time. A
-/// function that blocks delays the leases of other locks.
+/// Requires: the overrides are safe for concurrent calls. Threads that use the lock and threads of
+/// bide call them. A function that blocks delays the leases of other locks.
 class durable_observer {
 public:
     durable_observer& operator=(durable_observer&&) = delete;

@@ -18,30 +18,29 @@ struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
     /// With auto_renew, contenders wait for this time after a crash of the holder; with
-    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, the
-    /// lease must be longer than a holder ever needs.
+    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, set
+    /// a time that is longer than any holder needs the lock.
     std::chrono::milliseconds lease{30'000};
 
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
     /// the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    /// The time before the end of its lease at which a holder regards the lock as lost; less than
-    /// the lease. Zero means a tenth of the lease plus 1 ms.
+    /// How long before the end of its lease a holder regards the lock as lost. Less than the lease.
+    /// Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
     /// How long before the loss of the lock its holder is warned (durable_guard::at_risk(),
-    /// durable_observer::at_risk()); less than the lease minus the margin. Zero means a third of
-    /// that difference. With auto_renew, the renewals have failed for about a third of the lease by
-    /// then.
+    /// durable_observer::at_risk()). Less than the lease minus the margin. Zero means a third of
+    /// that difference.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
 
-    /// If true, a record without holders and waiters takes this lock's number of permits. Otherwise
-    /// a lock with another number is refused: durable_errc::permits_mismatch. Every lock follows a
-    /// number that was set by durable_admin::resize().
+    /// If true, a record without holders and waiters adopts this lock's number of permits. In every
+    /// other case, a lock with another number is refused: durable_errc::permits_mismatch. After
+    /// durable_admin::resize(), every lock adopts the number of the record instead.
     bool adopt_permits = false;
 
     /// The clock of the record. The default is the clock that the slot's guarantees name.
@@ -50,8 +49,8 @@ struct durable_options {
     /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
     /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
     /// expired for that contender, whatever the record's clock shows. With lock_clock::observed,
-    /// this is the only way in which a lease expires by time. With lock_clock::caller, this option
-    /// has no effect.
+    /// this is the only way in which a lease expires by time. If lock_clock::caller uses the
+    /// function `now`, this option has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed.
@@ -64,11 +63,10 @@ struct durable_options {
     /// their grants and places in the queue end.
     ///
     /// Contenders in other containers learn of that end through a mark of presence (slot_presence),
-    /// an open file of this process. A process that closes files that it did not open gives up its
-    /// grants.
+    /// which is an open file. A process that closes this file loses its grants.
     bool process_bound = true;
 
-    /// The name on these tickets; "<host>:<pid>" if it is empty.
+    /// The name in the tickets that acquire() makes; "<host>:<pid>" if it is empty.
     std::string holder_id{};
 
     /// How long an operation is retried while other contenders keep changing the record
@@ -76,21 +74,21 @@ struct durable_options {
     /// (durable_errc::store_busy). Also how long a waiting acquire() tolerates a store that fails.
     std::chrono::milliseconds retry_time{10'000};
 
-    /// How long a call waits for the store beyond the caller's own time, which ends by a timeout, a
-    /// stop or a cancellation. A store call that has not ended by then continues on a store thread,
-    /// which releases what the call acquires. If the store answers more slowly, over a WAN for
-    /// example, it needs a larger value.
+    /// How long a call still waits for the store after its timeout, a stop or a cancellation. A
+    /// store call that has not ended by then continues on a store thread, which releases what the
+    /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
+    /// value.
     ///
-    /// try_acquire() has no time of its own, so this is its limit on a store that several machines
-    /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition may
-    /// last up to retry_time: so a free lock is acquired even if the disk is slow.
+    /// On a store that several machines share, this is also the limit of try_acquire(). On a store
+    /// of this machine (memory, file, SQLite), the first try of an acquisition may last up to
+    /// retry_time, so that a free lock is acquired even if the disk is slow.
     std::chrono::milliseconds attempt_limit{80};
 
-    /// How often a waiting acquire() reads the record: after `poll_least` while the queue moves.
-    /// The interval grows, up to `poll_most`, the longer the queue stands still and the more
-    /// contenders are ahead. A slot that can be watched wakes the waiter earlier.
+    /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
+    /// queue moves. It grows, up to `poll_most`, while the queue stands still, and with the number
+    /// of contenders ahead. A slot that can be watched wakes the waiter earlier.
     std::chrono::milliseconds poll_least{1};
-    /// The longest interval: see poll_least.
+    /// The longest interval.
     std::chrono::milliseconds poll_most{1'000};
 
     /// The clock of lock_clock::caller, from any epoch. The default is the system clock.
@@ -113,16 +111,16 @@ struct acquire_request {
     /// If true, the grant lasts as long as any process has durable_guard::descriptor() open, which
     /// is a mark of presence (slot_presence). Children may inherit the descriptor.
     ///
-    /// The destructor of the guard leaves the grant to the children; release() releases it although
-    /// children have the descriptor. No lease ends the grant while the slot can see the mark. The
-    /// guard renews a lease nevertheless, for times when the slot cannot see it.
+    /// The destructor of the guard leaves the grant to the children. release() ends the grant even
+    /// if children have the descriptor open. While the slot can see the mark, the grant does not
+    /// expire. The guard still renews its lease, for times when the slot cannot see the mark.
     ///
-    /// The error is errc::operation_not_supported if the slot keeps no marks (file and SQLite slots
-    /// on Linux keep them), or if the request has a ticket.
+    /// If the slot keeps no marks, or if the request has a ticket, the error is
+    /// errc::operation_not_supported. File and SQLite slots on Linux keep marks.
     bool inheritable = false;
 
-    /// How long to wait. If it is zero or negative, acquire() reads the record once and does not
-    /// enter the queue. That takes at most durable_options::attempt_limit.
+    /// How long to wait. If it is zero or negative, acquire() does as try_acquire(): it reads the
+    /// record once, and does not enter the queue.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};
@@ -133,10 +131,10 @@ struct acquire_request {
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
     /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, that grant keeps its own.
+    /// already, the minimum hold time of that grant stays.
     ///
-    /// A job that several machines start at about the same time runs once, however short it is, if
-    /// this is longer than the difference between the machines' clocks.
+    /// If several machines start a job at about the same time, it runs once, however short it is,
+    /// if the minimum hold time is longer than the difference between the machines' clocks.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.

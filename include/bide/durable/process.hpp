@@ -98,9 +98,9 @@ inline process_stat stat_of(const std::string& path) {
 
 } // namespace detail
 
-/// Returns an id of the present boot of the machine, plus the time namespace unless that is the
-/// initial one: in each, the boottime clock differs. Processes with the same id can read each
-/// other's times. If the system does not tell the boot, the id is empty.
+/// Returns an id of the present boot of the machine. The id names the time namespace unless that is
+/// the initial one, because each time namespace has another boottime clock. Processes with the same
+/// id can read each other's times. If the system does not tell the boot, the id is empty.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)
@@ -190,7 +190,7 @@ inline bool is_gone([[maybe_unused]] const origin& it, [[maybe_unused]] const or
     if (found.pid == 0) { // it has ended, /proc hides it, or there are no resources
         return ::kill(pid, 0) != 0 && errno == ESRCH;
     }
-    // If only its first thread has ended, it is a zombie with threads that run.
+    // If only the first thread has ended, the state is that of a zombie, but other threads run.
     return found.start != it.start ||
            ((found.state == 'Z' || found.state == 'X') && found.threads <= 1);
 #else

@@ -17,8 +17,8 @@ class rate_store;
 
 /// The options of a durable_rate_limiter. All limiters of a record need the same clock.
 struct rate_options {
-    /// If true, the record takes the rate and the burst of this limiter. Tokens that are reserved
-    /// keep their times. Otherwise a limiter with another rate is refused:
+    /// If true, the record adopts the rate and the burst of this limiter. Reserved tokens keep
+    /// their times. If false, a limiter with another rate is refused:
     /// durable_errc::permits_mismatch.
     bool adopt_rate = false;
 
@@ -34,8 +34,8 @@ struct rate_options {
     /// With lock_clock::caller, this function returns the time, since any epoch.
     std::function<std::chrono::milliseconds()> now{};
 
-    /// How far the clock may be behind the time in the record. If it is behind by more, the clock
-    /// was set back, and the bucket fills from the present time of the clock on.
+    /// How far the clock may be behind the time in the record. A clock that is further behind was
+    /// set back: the bucket then fills from the clock's present time.
     std::chrono::milliseconds clock_tolerance{1'000};
 
     /// How far ahead tokens are reserved. A request for a later time gets durable_errc::queue_full.
@@ -43,14 +43,14 @@ struct rate_options {
 
     /// How long one operation is retried while other limiters keep changing the record.
     std::chrono::milliseconds retry_time{10'000};
-    /// How long a call waits for the store beyond the caller's own time, as
-    /// durable_options::attempt_limit.
+    /// How long a call still waits for the store after its timeout, a stop or a cancellation.
     std::chrono::milliseconds attempt_limit{80};
 };
 
 /// How long to wait for tokens.
 struct rate_wait {
-    /// Makes a wait without a limit. It is no aggregate, as acquire_request.
+    /// Makes a wait without a limit. This class is no aggregate, because g++ before 13 destroys
+    /// aggregates twice in co_await expressions.
     rate_wait() noexcept {}
     /// Makes a wait with these limits.
     rate_wait(std::chrono::nanoseconds most, std::stop_token token) noexcept
@@ -75,21 +75,20 @@ struct rate_wait {
 /// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
 /// plus the wait for the tokens that are reserved already, which is at most longest_wait. A clock
 /// that is set forward fills the bucket early: the reserved tokens, and at most one burst more, are
-/// granted twice. If a slot lost a value, the bucket is empty.
+/// granted twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
 /// refuses the record of a limiter: durable_errc::corrupt_record. To begin with a full bucket,
 /// delete the record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
-/// the burst, too_heavy. If it is unknown whether the store has taken tokens, they are taken again.
-/// Copies are the same limiter. A child of fork() may use its copy.
+/// the burst, too_heavy. If it is unknown whether the store has stored an acquisition, the tokens
+/// may be taken twice. Copies are the same limiter. A child of fork() may use its copy.
 ///
 /// Thread safety: any thread may call any member concurrently.
 class durable_rate_limiter {
 public:
     /// Constructs a limiter on a slot.
-    ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
     /// 2^61 ns, or if an option is out of range. The clock lock_clock::observed counts as out of
@@ -103,19 +102,17 @@ public:
                                std::move(options), checked()) {}
 
     /// Acquires n tokens.
-    ///
     /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
     /// errc::stopped; durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the
     /// store.
-    /// Blocks: until the tokens are available. If the time is up, or after a stop, at most
-    /// attempt_limit longer.
+    /// Blocks: until the tokens are available. After the timeout or a stop, at most attempt_limit
+    /// longer.
     result<void, std::error_code> acquire(std::int64_t n = 1, rate_wait wait = {});
     /// Acquires n tokens as acquire() does, for a coroutine.
     /// Cancellation: gives the tokens back, and returns errc::stopped.
     task<result<void, std::error_code>> async_acquire(std::int64_t n = 1, rate_wait wait = {});
 
     /// Acquires n tokens if they are in the bucket.
-    ///
     /// Returns: true if they were acquired; errc::timeout if the store does not answer in time.
     /// Blocks: for the store, at most attempt_limit.
     result<bool, std::error_code> try_acquire(std::int64_t n = 1);
@@ -123,7 +120,6 @@ public:
     task<result<bool, std::error_code>> async_try_acquire(std::int64_t n = 1);
 
     /// Returns the number of tokens in the bucket. It may be outdated when the caller reads it.
-    ///
     /// Blocks: for the store, at most retry_time plus attempt_limit.
     result<std::int64_t, std::error_code> available();
 

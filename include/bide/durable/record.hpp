@@ -6,14 +6,14 @@
 /// The rules of durable locks: a lock is one record, and these rules say how it may change.
 ///
 /// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
-/// knows, changes the record, and returns the outcome. A caller that stores the changed record by
-/// compare-and-swap has a lock.
+/// knows, changes the record, and returns the outcome. The caller stores the changed record by a
+/// compare-and-swap.
 ///
 /// Holders hold permits. Waiters are in the order of arrival. A contender is identified by the
 /// nonce of its ticket, not by its name. If a request was carried out and its reply was lost, the
-/// contender finds itself in the record. Every grant gets a fencing token that is larger than all
-/// earlier tokens, which a resource can check. It also gets a lane, the lowest number that no other
-/// holder has, for resources that come in `permits` copies.
+/// contender finds its entry in the record. Every grant gets a fencing token that is larger than
+/// all earlier tokens, which a resource can check. It also gets a lane, the lowest number that no
+/// other holder has, for resources that come in `permits` copies.
 ///
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
 /// waiter does not refresh it in time. The caller supplies the judge that decides this, see
@@ -24,12 +24,14 @@
 /// \endcode
 ///
 /// A grant may have a minimum hold time: for that long after the grant, no other contender gets its
-/// permits. If it is released earlier, its entry stays until then, as a resting entry. If its
-/// process ends, its lease goes on: a lease is never shorter than the minimum hold time.
+/// permits. If the grant is released earlier, its entry stays until then, as a resting entry. If
+/// the process of the holder ends, the lease continues: it is never shorter than the minimum hold
+/// time.
 ///
 /// A contender is granted its permits if the free permits suffice for all waiters before it and for
-/// itself. So the order is kept, a later waiter may be granted its permits before the first waiter
-/// calls, and a contender of all permits, for example a writer, is not starved.
+/// itself. So the order of arrival is kept. A later waiter may be granted its permits before the
+/// first waiter calls acquire() again. A contender that asks for all permits, for example a writer,
+/// is not starved.
 ///
 /// All times are in milliseconds, on the clock that the record names.
 
@@ -42,18 +44,18 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //
 // How the rules change one entry of a record: a holder or a waiter.
 //
-// A contender cannot read the times of an entry if the writer of the entry belongs to another boot,
-// or to an unknown one. If the contender's own boot is known, it then stores in the entry the time
-// since which it has seen the entry unchanged. A later contender of the same boot goes on from that
-// time. So contenders that each live shorter than a lease see the lease expire, too.
-//   - A stored observation ends no lease early. It is stored by a compare-and-swap, which fails if
-//     the entry has changed since it was seen. It is read on the clock on which it was written.
-//     Each renewal or refresh removes it. A program that does not know observations keeps it, but
-//     changes the entry's count of moves: an observation with another count is void.
+// If another boot, or an unknown one, has written an entry, a contender cannot read the times of
+// the entry. If the contender's own boot is known, it then stores an observation in the entry: the
+// time since which it has seen the entry unchanged. A later contender of the same boot continues
+// from that time. So even contenders that each live shorter than a lease see the lease expire.
+//   - A stored observation ends no lease early. The compare-and-swap that stores it fails if the
+//     entry has changed since it was seen. Its time is read only on the clock on which it was
+//     written. Each renewal or refresh removes it. A program that does not know observations keeps
+//     it, but changes the entry's count of moves: an observation with another count is void.
 //   - An entry has at most eight observations, each of another boot. While at most eight boots have
 //     contenders, each stores at most one between two moves of the entry. With more boots, each
-//     attempt replaces one observation. A hash of the time selects it. The oldest one must not
-//     always be replaced, because it is the first that shows that the lease has expired.
+//     attempt replaces one observation, which a hash of the time selects. It is not always the
+//     oldest one, because that is the first to show that the lease has expired.
 
 namespace detail {
 
@@ -75,13 +77,13 @@ inline std::int64_t next_move(std::int64_t moves) noexcept {
 inline bool has_boots(lock_clock clock) noexcept {
     return clock == lock_clock::boottime || clock == lock_clock::observed;
 }
-// Returns true if a contender of the boot `here` reads the times that one of `boot` wrote.
+// Returns true if a contender of the boot `here` can read the times that one of `boot` wrote.
 inline bool reads_times(lock_clock clock, const std::string& boot,
                         const std::string& here) noexcept {
     return !has_boots(clock) || (!boot.empty() && boot == here);
 }
-// Returns true if `self` may judge the entry by its times. With lock_clock::observed only its owner
-// may: clones of a virtual machine may have one boot id and different clocks.
+// Returns true if `self` may judge the entry by its times. That is never so with
+// lock_clock::observed: clones of a virtual machine may have one boot id and different clocks.
 inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
     return r.clock != lock_clock::observed && reads_times(r.clock, it.boot, self.boot);
 }
@@ -164,7 +166,7 @@ inline bool tells_same(const description& a, const description& b) noexcept {
            std::is_permutation(a.labels.begin(), a.labels.end(), b.labels.begin(), b.labels.end());
 }
 
-// Writes down the grant that pass_on() is to make, if the contender listens.
+// If the contender listens, stores the lease that pass_on() may grant it.
 inline void plan_grant(waiter& mine, const terms& t) noexcept {
     mine.lease_ms = t.listens ? t.lease_ms : 0;
     mine.at_least_ms = t.listens ? t.at_least_ms : 0;
@@ -199,7 +201,7 @@ inline std::int64_t lowest_free_lane(const record& r) {
     return lane;
 }
 
-// Returns when the next lease expires, of those whose clock `self` reads; 0 if there is none.
+// Returns when the first of the leases expires whose clock `self` can read; 0 if there is none.
 inline std::int64_t next_expiry(const record& r, const origin& self) noexcept {
     std::int64_t next = 0;
     for (const holder& h : r.holders) {
@@ -214,7 +216,7 @@ inline std::int64_t next_expiry(const record& r, const origin& self) noexcept {
 inline std::int64_t moves_of(const holder& h) noexcept { return h.renewals; }
 inline std::int64_t moves_of(const waiter& w) noexcept { return w.refreshes; }
 
-// Returns what contenders of that boot have stored of an entry as it is; nullptr: nothing.
+// Returns the valid observation of that boot in the entry; nullptr if there is none.
 template <class Entry>
 const stored_observation* find_observation(const Entry& e, std::string_view boot) noexcept {
     for (const stored_observation& o : e.observed) {
@@ -225,7 +227,7 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Stores that a contender of that boot sees the entry at `now`. False: that is stored already.
+// Stores an observation of that boot that begins at `now`. Returns false if there is a valid one.
 template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
     const stored_observation* const known = find_observation(e, boot);
     if (known != nullptr && known->since <= now) { // a time in the future is of another clock
@@ -246,8 +248,8 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
 }
 
 // Stores an observation that begins at `now` in each entry whose times the contender cannot read,
-// unless the contender's boot has stored one already. Stores nothing with lock_clock::observed:
-// see has_same_clock(). Returns false if there was nothing to store.
+// unless the contender's boot has stored one already. Stores nothing with lock_clock::observed,
+// because boots are not reliable there. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
         return false;
@@ -282,10 +284,10 @@ inline record fresh_record(const terms& t) {
 
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
-/// The token of a grant is this one or the record's next, whichever is larger. So it is larger than
-/// every token of a value that was lost, unless the clock is behind the time of the last grant in
-/// that value. A millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248. `us` is the
-/// microseconds of that millisecond, if the clock tells them.
+/// A new token is the larger of this one and the record's next token. So it is larger than every
+/// token of a lost value, unless the clock is behind the time of the last grant in that value. A
+/// millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248. `us` is the microseconds
+/// of that millisecond, if the clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -327,7 +329,7 @@ inline std::int64_t free_permits(const record& r) noexcept {
 }
 
 /// Removes the entries that have expired, except the place of `self` in the queue. If `removed` is
-/// not nullptr, adds them to its lists.
+/// not nullptr, adds the removed entries to its lists.
 template <class Judge>
 void sweep(record& r, const Judge& judge, std::string_view self = {},
            inspection* removed = nullptr) {
@@ -409,10 +411,9 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
 }
 
 // Refreshes the contender's place in the queue. If the contender has no place and terms::enqueue is
-// true, enters it in the queue; refuses it if the queue is full. Also stores the contender's
-// observations if the record changes anyway, or if the contender had no place. A contender that has
-// a place may live long enough to see a lease expire, so its observations are not worth a change of
-// the record.
+// true, enters it in the queue; refuses it if the queue is full. If the record changes anyway, or
+// if the contender had no place, also stores the contender's observations. A contender with a place
+// may live long enough to see a lease expire, so its observations alone do not change the record.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
@@ -440,8 +441,8 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 
 } // namespace detail
 
-/// Acquires the permits if the free permits suffice for the contender and for all waiters ahead;
-/// otherwise enters the queue.
+/// If the free permits suffice for the contender and for all waiters ahead, acquires the permits.
+/// If they do not suffice, enters the queue.
 ///
 /// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
@@ -497,8 +498,8 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 /// A lease that expired is lost, even if no contender has taken the permits. `self` tells where the
 /// caller runs.
 ///
-/// Returns: nothing if the lease was renewed: the record has to be stored. Otherwise
-/// durable_errc::lock_lost, invalid_argument or clock_mismatch.
+/// Returns: no error if the lease was renewed, and then the caller has to store the record;
+/// otherwise durable_errc::lock_lost, invalid_argument or clock_mismatch.
 template <class Judge>
 std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                       std::int64_t now, const Judge& judge, const origin& self) {
@@ -520,12 +521,11 @@ std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, con
     return {};
 }
 
-/// Removes exactly the grant `fence` of this nonce. If `fence` is 0, removes any grant of this
-/// nonce except the grant `how.but`; if there is none, removes the place in the queue. Does not
-/// touch later grants.
-///
-/// If the minimum hold time of the grant has not passed at `now`, its entry stays as a resting
-/// entry (is_resting()), unless `how.undo` is true. `self` tells where the caller runs.
+/// If `fence` is not 0, removes the grant of this nonce with exactly that token. If `fence` is 0,
+/// removes the grant of this nonce, unless its token is `how.but`; if there is no such grant,
+/// removes the place in the queue. If the minimum hold time of the grant has not passed at `now`,
+/// its entry stays as a resting entry (is_resting()), unless `how.undo` is true. `self` tells where
+/// the caller runs.
 inline release_status release(record& r, std::string_view nonce, std::int64_t fence,
                               std::int64_t now, const origin& self, release_terms how = {}) {
     const auto mine = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
@@ -552,16 +552,18 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// Which waiters are granted their permits with a change of the record, and which have to read the
-// record afterwards.
+// These rules select the waiters that are granted their permits by a change of the record, and the
+// waiters that have to read the record afterwards.
 //
-// Without pass_on() each waiter takes its permits by a change of its own, so every waiter has to
-// read the record after each change. A waiter need not do so if every process ahead of it can
-// notify it. The first waiter depends on the processes of all holders. A later waiter depends on
-// the process of the waiter directly ahead of it. While these processes run, one of them makes the
-// change that concerns the waiter, and notifies it. If such a process ends before, the waiter
-// notices the end. A process that has no entry, or that cannot reach the waiter, may make a change
-// without a notification. So every waiter also reads the record from time to time.
+// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
+// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
+// to read the record after each change. If every process ahead of a waiter can notify it, the
+// waiter waits for a notification instead. The first waiter depends on the processes of all
+// holders. A later waiter depends on the process of the waiter directly ahead of it. While these
+// processes run, one of them makes the change that concerns the waiter, and notifies the waiter. If
+// such a process ends before, the waiter notices the end. A process without an entry, or one that
+// cannot reach the waiter, may change the record without a notification. So every waiter also reads
+// the record from time to time.
 
 namespace detail {
 
@@ -589,12 +591,11 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 
 } // namespace detail
 
-/// Grants free permits to the waiters in order, up to the first waiter that does not listen
-/// (terms::listens) or is not a process of this machine. A waiter at the head that has expired
-/// loses its place. `self` tells where the caller runs. If the clock of the terms is not that of
-/// the record, changes nothing.
-///
-/// Call it after a change that may have freed permits or a place, and store both together.
+/// Grants free permits to the waiters in order. Stops at the first waiter that asks for more than
+/// is free, that does not listen (terms::listens), or that is no process of this machine. A waiter
+/// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
+/// of the terms is not that of the record, changes nothing.
+/// Called after a change that may have freed permits or a place; the caller stores both together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
     if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
@@ -619,9 +620,9 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
     }
 }
 
-/// Returns the marks of presence of the processes that have to read the record after a change:
-/// those of waiters that listen (terms::listens) and were granted their permits, lost their places,
-/// or depend on another process now.
+/// Returns the marks of presence of the processes that have to read the record after a change.
+/// These processes have waiters that listen (terms::listens) and that were granted their permits,
+/// lost their places, or now depend on another process.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed
@@ -660,7 +661,6 @@ inline bool is_told(const record& r, std::size_t index) noexcept {
 
 /// Removes the grant with the token `fence`, even if its entry is a resting one (is_resting()). The
 /// holder notices this at its next renewal. The resource notices it when it sees the next token.
-///
 /// Returns: false if there is no such grant.
 inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     if (std::erase_if(r.holders, [&](const holder& h) { return h.fence == fence; }) == 0) {
@@ -674,7 +674,6 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
 /// is granted until enough are released. A contender that was made with another number adopts the
 /// new one, whatever terms::adopt_permits says. A request for more permits than the new number is
 /// refused.
-///
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
     if (permits < 1 || permits > largest_permits) {
@@ -687,7 +686,7 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
 }
 
 /// Makes a record that replaces one that cannot be read. Its tokens begin with the larger of
-/// `min_fence` and terms::first_fence, but at most with largest_first_fence: so at least 2^32
+/// `min_fence` and terms::first_fence, but at most with largest_first_fence, so that at least 2^32
 /// tokens are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
@@ -696,13 +695,12 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record that counts again because a later record was lost. The grants of the lost
+/// Changes a record that is valid again because a later record was lost. The grants of the lost
 /// record are not known.
 ///
 /// If terms::first_fence is larger than the next token of the record, it becomes the next token.
-/// Otherwise the next token grows by fence_leap. A leap alone would not be enough: if the record
-/// that replaces the lost one is lost, too, a second leap from this record leads to the same
-/// tokens.
+/// Otherwise the next token grows by fence_leap. A leap alone is not enough: if the record that
+/// replaces the lost one is lost, too, a second leap from this record leads to the same tokens.
 ///
 /// The counts of renewals of all holders continue from the new token. So no later renewal has the
 /// count of a lost one, which an observer may have seen for a long time.

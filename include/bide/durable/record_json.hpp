@@ -22,13 +22,15 @@
 ///
 /// `clock` is one of caller, boottime, server, observed. `fence` is the next token, which is larger
 /// than the token of every holder. `"resized":true` behind `permits` says that an administrator has
-/// set the permits. This field, admin, and host, boot, pid, start, space, mark, network, observed,
-/// note, labels, heldUntil, heldBoot, and leaseMs and atLeastMs of a waiter, may be absent. An
-/// observation is void if its `moves` differs from the entry's `renewals` or `refreshes`: programs
-/// of earlier versions keep the observation when they renew. They keep `heldUntil`, too, so
-/// `heldBoot` tells which boot's clock `heldUntil` is on. The nonce of a resting entry is `rest-`
-/// and its token. A waiter with `leaseMs` may be granted its permits by another contender.
-/// `network`, its network namespace, tells which processes can wake it.
+/// set the permits. These fields may be absent: resized, admin, host, boot, pid, start, space,
+/// mark, network, observed, note, labels, heldUntil, heldBoot, and leaseMs and atLeastMs of a
+/// waiter. The nonce of a resting entry is `rest-` and its token. A waiter with `leaseMs` may be
+/// granted its permits by another contender. `network` is the network namespace of a process, which
+/// only processes of that namespace can wake.
+///
+/// Programs of earlier versions keep observations and `heldUntil` unchanged when they renew. So an
+/// observation is void if its `moves` differs from the entry's `renewals` or `refreshes`, and
+/// `heldBoot` tells which boot's clock `heldUntil` is on.
 ///
 /// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
 /// does an object with two fields of one name, and nesting deeper than 64 levels. A record that
@@ -123,7 +125,6 @@ inline bool is_consistent(const record& r) {
 } // namespace detail
 
 /// Writes a record as JSON. Text that is not valid UTF-8 is replaced.
-///
 /// Requires: the keys of labels are valid UTF-8, and `extra` is as decode() has read it.
 /// Throws: std::bad_alloc.
 inline std::string encode(const record& r) {
@@ -131,7 +132,6 @@ inline std::string encode(const record& r) {
 }
 
 /// Reads a record from JSON.
-///
 /// Returns: the record, or durable_errc::corrupt_record or unsupported_record_version.
 /// Throws: std::bad_alloc.
 inline result<record, std::error_code> decode(std::string_view text) {

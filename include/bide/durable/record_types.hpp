@@ -74,14 +74,14 @@ struct description {
 /// time `since`. See durable/expiry.hpp.
 struct stored_observation {
     std::string boot{};     ///< the contender's boot: `since` is on its clock; not empty
-    std::int64_t moves = 0; ///< the entry's renewals or refreshes then; void if they differ now
+    std::int64_t moves = 0; ///< the entry's renewals or refreshes then; void if changed since
     std::int64_t since = 0; ///< when the entry was first seen as it is
     std::string extra{};    ///< unknown fields
 
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-/// How many observations one entry stores, each of another boot. A further one replaces one.
+/// The largest number of observations that one entry stores, each of another boot.
 inline constexpr std::size_t most_observations = 8;
 
 /// A contender that asks for permits.
@@ -113,7 +113,7 @@ struct holder : entry {
     std::int64_t lane = 0;       ///< the lowest number that no other holder had
     std::int64_t lease_ms = 0;   ///< the length of its lease
     std::int64_t renewals = 0;   ///< how often it was renewed
-    std::int64_t held_until = 0; ///< no other contender before; 0: no minimum
+    std::int64_t held_until = 0; ///< the end of the minimum hold time; 0: none
     std::string held_boot{};     ///< the boot of held_until, if its clock has one
 
     friend bool operator==(const holder&, const holder&) = default;
@@ -126,7 +126,7 @@ inline bool is_resting(const holder& h) noexcept { return h.nonce.starts_with("r
 struct waiter : entry {
     std::int64_t ttl_ms = 0;      ///< how long the place lasts without a refresh
     std::int64_t refreshes = 0;   ///< how often it was refreshed
-    std::int64_t lease_ms = 0;    ///< the lease of a grant by pass_on(); 0: it gets none
+    std::int64_t lease_ms = 0;    ///< the lease of a grant by pass_on(); 0: no such grant
     std::int64_t at_least_ms = 0; ///< terms::at_least_ms of that grant
 
     friend bool operator==(const waiter&, const waiter&) = default;
@@ -162,7 +162,7 @@ struct terms {
     std::int64_t permits = 1;              ///< the number of permits of the record
     lock_clock clock = lock_clock::caller; ///< the clock of the record
     std::int64_t lease_ms = 30'000;        ///< durable_options::lease
-    std::int64_t at_least_ms = 0;          ///< no other contender is granted for so long; 0: none
+    std::int64_t at_least_ms = 0;          ///< the minimum hold time of a grant; 0: none
     std::int64_t waiter_ttl_ms = 30'000;   ///< durable_options::waiter_ttl
     std::size_t max_waiters = 1024;        ///< durable_options::max_waiters
     std::int64_t first_fence = 1;          ///< the least token of a new grant; see floor_of()
@@ -184,7 +184,7 @@ enum class acquire_status {
 /// The outcome of acquire().
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
-    bool changed = false; ///< the record changed: the outcome is true once it is stored
+    bool changed = false; ///< the record changed: the outcome is valid once it is stored
     /// waiting: true if only observations changed. The outcome is valid even if that change is not
     /// stored.
     bool is_only_observed = false;
@@ -200,16 +200,16 @@ struct acquire_outcome {
 
 /// How release() removes a grant.
 struct release_terms {
-    std::int64_t but = 0; ///< a token; that grant stays
+    std::int64_t but = 0; ///< the token of a grant that stays; 0: none
     /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
     /// has done no work.
     bool undo = false;
     /// If true, the caller stores the record even if release() changed nothing. Then an earlier
-    /// write whose end is not known cannot reach the store any more.
+    /// write whose result is unknown can no longer take effect.
     bool settle = false;
 };
 
-/// What release() removed. Unless that is nothing, the record has to be stored.
+/// What release() removed. If it removed anything, the caller has to store the record.
 enum class release_status {
     released,  ///< a grant; its entry may rest
     withdrawn, ///< a place in the queue

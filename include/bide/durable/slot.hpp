@@ -6,15 +6,15 @@
 /// A slot is where a durable lock keeps its record: one value in a store, changed by
 /// compare-and-swap.
 ///
-/// Every slot guarantees its locks:
-/// - load() returns the value and the version of one write. A later crash does not undo them.
+/// Every slot guarantees:
+/// - load() returns the value and the version of one write, which no later crash undoes.
 /// - compare_exchange() is atomic with respect to every process. It returns `stored` only if the
 ///   value survives every crash that the guarantees of the slot cover.
-/// - A version is never used for two values, whatever is deleted and created in between.
-/// - Each operation has a time limit. An operation that hangs for that time returns `failed` if
-///   certainly nothing was stored, otherwise `indeterminate`.
+/// - No two values have the same version, even after the value was deleted and created again.
+/// - Each operation has a time limit. If an operation exceeds the limit, it returns `failed` if
+///   nothing was stored, and `indeterminate` if that is not certain.
 ///
-/// One thread at a time uses a slot object; the locks on the slot ensure that.
+/// Thread safety: one thread at a time. The locks on the slot ensure this.
 
 #include <bide/core/result.hpp>
 
@@ -33,17 +33,17 @@ struct slot_snapshot {
     slot_version version = 0; ///< the version of the value
     std::string value{};      ///< the value
 
-    /// A newer value may have been stored and lost. The lost value may have granted fencing tokens.
+    /// True if a newer value, which may have granted tokens, may have been stored and then lost.
     bool fell_back = false;
 
-    /// The lost value was acknowledged: a contender may be a holder that only that value showed.
+    /// True if the lost value was acknowledged: it may contain a grant that `value` does not show.
     bool lost_acknowledged = false;
 
     /// The store's clock at the time of the read, in milliseconds since 1970, if it has one.
     std::optional<std::int64_t> server_ms{};
 
     /// A counter of the store; empty if the store keeps none. It is larger than the number of
-    /// changes ever made to this value, and never decreases, even if the value is absent.
+    /// changes ever made to this value. It never decreases, even while the value is absent.
     std::optional<std::int64_t> counter{};
 };
 
@@ -73,8 +73,8 @@ enum class lock_clock {
 
 /// What a slot guarantees.
 struct slot_guarantees {
-    /// An acknowledged value is never lost while a contender may rely on it: not by a crash of
-    /// processes or of the system, by a loss of power, or by a replica that takes over.
+    /// True if an acknowledged value is never lost while a contender may rely on it. It survives a
+    /// crash of processes or of the system, a loss of power, and a failover to a replica.
     bool keeps_acknowledged = false;
 
     /// The contenders that share the slot may be on several machines.
@@ -95,8 +95,8 @@ public:
     /// store has trouble.
     virtual int fd() const noexcept = 0;
 
-    /// Clears the descriptor: it is not readable until the next change. Returns an error if the
-    /// watch has failed and reports no further change.
+    /// Makes the descriptor unreadable until the next change. Returns an error if the watch has
+    /// failed and reports no further change.
     virtual std::error_code drain() noexcept = 0;
 };
 
@@ -114,8 +114,8 @@ public:
     /// Returns the file descriptor of the mark, which is close-on-exec.
     virtual int fd() const noexcept = 0;
 
-    /// Called in a child of fork() for a mark of the parent: closes the mark in the child, which
-    /// cannot reach every std::shared_ptr to it.
+    /// Closes a mark of the parent in a child of fork(). The child calls this function because it
+    /// cannot reach every std::shared_ptr to the mark.
     virtual void leave() noexcept {}
 };
 
@@ -132,8 +132,8 @@ using slot_update = std::function<std::optional<std::string>(const slot_snapshot
 /// The base class of all slots.
 ///
 /// A slot overrides load() and compare_exchange(), has a `static constexpr slot_guarantees
-/// guarantees`, and is movable. It overrides those other functions that its store supports; by
-/// default they return errc::operation_not_supported, presence::unknown, or nothing.
+/// guarantees`, and is movable. It overrides the other functions that its store supports. Their
+/// defaults return errc::operation_not_supported, presence::unknown, or nothing.
 class slot {
 public:
     virtual ~slot() = default;
@@ -161,29 +161,28 @@ public:
     }
 
     /// Returns the time of a clock that all contenders share, in milliseconds since 1970. Such a
-    /// slot names lock_clock::server in its guarantees, and its load() returns the time, too.
+    /// slot has lock_clock::server in its guarantees, and its load() also returns the time.
     virtual result<std::int64_t, std::error_code> server_now() { return unexpected{not_offered()}; }
 
-    /// Takes a mark of presence with a number of its own.
-    ///
-    /// Thread safety: any thread may call this function and is_present(), also during an operation
-    /// and inside an update.
+    /// Opens a mark of presence with a number that no other mark has.
+    /// Thread safety: any thread may call this function and is_present(), even during an operation
+    /// or inside an update.
     virtual result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return unexpected{not_offered()};
     }
     /// Tells whether a process has the mark open.
     virtual presence is_present(std::int64_t /* mark */) const { return presence::unknown; }
 
-    /// Stores the value if load() returns durable_errc::corrupt_record. Otherwise, or if another
-    /// process has replaced the value already, returns a conflict.
+    /// If the store is damaged, so that load() returns durable_errc::corrupt_record, stores the
+    /// value. If the store is not damaged, or not any more, returns a conflict.
     virtual cas_result replace_damaged(std::string_view /* value */) {
         return {cas_status::failed, 0, {}, not_offered()};
     }
 
-    /// Returns the name of a store whose slots in this process share one thread that renews leases.
-    /// By default empty: the slot shares nothing.
+    /// Returns the name of the store. In each process, one thread renews the leases of all slots
+    /// with the same name. If the name is empty, which is the default, the slot shares no thread.
     virtual std::string store() const { return {}; }
-    /// Returns another slot object for the same value, with a connection that only renewals use: a
+    /// Returns another slot object for the same value, with a connection that only renewals use. A
     /// call that hangs on this slot does not delay them. Not nullptr if store() is not empty.
     virtual std::unique_ptr<slot> for_renewals() const { return nullptr; }
 
@@ -208,8 +207,8 @@ private:
 
 namespace detail {
 
-// A slot that forwards its calls to another slot, which it owns. So a public header declares only
-// the name and the options of a slot, and another header implements it.
+// Forwards its calls to a slot that it owns. A public header declares only this handle and its
+// options, so a program need not include the implementation of the slot.
 class slot_handle : public slot {
 public:
     result<slot_snapshot, std::error_code> load() override { return core_->load(); }
@@ -221,14 +220,14 @@ public:
     std::string explain() const override { return core_->explain(); }
 
 protected:
-    // A derived class that passes no slot sets `core_`.
+    // Requires: a derived class that passes no slot sets `core_`.
     explicit slot_handle(std::unique_ptr<slot> core = nullptr) noexcept : core_(std::move(core)) {}
 
     std::unique_ptr<slot> core_;
 };
 
-// The handle of a slot on this machine, which also updates under a lock, marks processes and
-// repairs itself.
+// The handle of a slot on this machine. It also forwards locked updates, marks of presence and the
+// repair of a damaged store.
 class local_slot_handle : public slot_handle {
 public:
     cas_result update_locked(const slot_update& update) override {
@@ -285,8 +284,8 @@ public:
     /// \overload
     slot& operator*() const noexcept { return *held_; }
 
-    /// Returns a slot_ref to slot::for_renewals().
-    /// Requires: store() of the slot is not empty.
+    /// Returns a slot_ref that owns the slot object of slot::for_renewals().
+    /// Requires: slot::store() is not empty.
     slot_ref for_renewals() const { return slot_ref(held_->for_renewals(), guarantees_); }
 
 private:

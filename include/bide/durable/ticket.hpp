@@ -5,9 +5,9 @@
 /// \file
 /// The identity of a contender.
 ///
-/// A process that was restarted can go on with a grant if the ticket was stored. A ticket belongs
-/// to one contender. A second contender that uses it at the same time shares the grant, and loses
-/// it with the first.
+/// A process that was restarted can continue with a grant if the ticket was stored. A ticket
+/// belongs to one contender. A second contender that uses it at the same time shares the grant, and
+/// loses it with the first.
 
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
@@ -23,8 +23,8 @@ struct durable_ticket {
     std::int64_t weight = 1; ///< the permits that it asks for
 
     /// If true, the ticket's grant and its place in the queue end with the process that uses the
-    /// ticket. Do not set it for a ticket that another process is to take over, nor for work that
-    /// goes on in other processes.
+    /// ticket. Leave it false if another process is to take over the ticket, or if the work
+    /// continues in other processes.
     bool process_bound = false;
 
     /// The token of the grant; 0 before the grant. Renewals and releases apply to this grant only.
@@ -34,7 +34,6 @@ struct durable_ticket {
     std::string to_string() const;
 
     /// Reads a ticket from the text of to_string().
-    ///
     /// Returns: the ticket, or durable_errc::invalid_argument or unsupported_record_version.
     static result<durable_ticket, std::error_code> parse(std::string_view text);
 

@@ -37,7 +37,7 @@ template <class T> T from_bits(ops::bits value) noexcept {
     return std::bit_cast<T>(out);
 }
 
-// The default of the order of a compare-exchange that fails: failure_of() its other order.
+// The default failure order of a compare-exchange: failure_of() its success order.
 inline constexpr std::memory_order derived = static_cast<std::memory_order>(-1);
 
 constexpr std::memory_order failure_of(std::memory_order success) noexcept {
@@ -96,7 +96,7 @@ public:
     void store(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
         detail::ops::store(object_, detail::to_bits(value), o, {file, line});
     }
-    /// Sets the value. Returns the previous one, as each of the next functions does.
+    /// Sets the value. Returns the previous value, as do the next five functions.
     T exchange(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
         return modify([](bits, bits to) { return to; }, detail::to_bits(value), o, {file, line});
     }
@@ -147,7 +147,7 @@ public:
         return compare(expected, desired, success, failure, true, {file, line});
     }
 
-    /// Sleeps until it was notified and the value differs from `old`.
+    /// Sleeps while the value is `old`. Reads the value again after each notification.
     void wait(T old, order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
         const bits word = detail::to_bits(old);
         while (detail::ops::load(object_, o, {file, line}) == word) {

@@ -121,7 +121,7 @@ struct options {
     /// processor. Only a long exploration starts these processes, by fork(). The environment
     /// variable BIDE_MODEL_JOBS has precedence over this option.
     unsigned jobs = 1;
-    /// The maximum number of executions. If there are more, the model is too large: a failure.
+    /// If an exploration makes this many executions, the model is too large: a failure.
     std::uint64_t max_executions = 20'000'000;
     /// The maximum size of the unexplored branches in bytes. If they need more, the model is too
     /// large: a failure.
@@ -137,13 +137,13 @@ enum class failure {
     none,         ///< Nothing.
     assertion,    ///< A BIDE_MODEL_REQUIRE does not hold.
     race,         ///< Two accesses to a var, one of them a write, are not ordered.
-    lifetime,     ///< An access to what was destroyed, or not ordered before the destruction.
+    lifetime,     ///< An access after a destruction, or not ordered before it.
     lost_wakeup,  ///< Threads sleep for ever.
     livelock,     ///< A thread spins for ever, or takes too many steps.
     leak,         ///< Memory is left at the end.
     terminated,   ///< std::terminate was called, an exception left a thread, or the body crashed.
     too_large,    ///< There are more than options::max_executions, or than fit in max_memory.
-    not_repeated, ///< The body did not do the same again, or the path is not one of it.
+    not_repeated, ///< The body did not repeat its steps, or it has no such path.
     empty,        ///< No execution came to its end.
 };
 /// Writes a failure as text.

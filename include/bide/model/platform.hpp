@@ -53,7 +53,7 @@ template <int LockLooks> struct basic_platform {
     }
 
     /// Tells the checker that the thread waits in a loop. Waits until a value that the thread has
-    /// read may have changed. The loop must end only because of such a change.
+    /// read may have changed. Requires: the loop ends only because of such a change.
     static void pause() noexcept { detail::ops::pause(); }
     /// Is pause().
     static void yield() noexcept { detail::ops::pause(); }

@@ -106,7 +106,7 @@ public:
 private:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    // If `rest` is not positive, returns the present time of the checker.
+    // Returns the end of the wait. If `rest` is not positive, returns 0, which has passed already.
     template <class Rep, class Period>
     static std::int64_t until(std::chrono::duration<Rep, Period> rest) {
         const std::int64_t ns = deadline::saturated_ns(rest);
@@ -116,7 +116,7 @@ private:
         const std::int64_t now = platform::now();
         return ns >= never - now ? never : now + ns;
     }
-    // The sleep synchronises nothing; the lock does.
+    // Only the lock synchronises threads, not the sleep.
     template <class Lock> bool sleep(Lock& lock, std::int64_t end, int line, const char* file) {
         const std::uint32_t before = changes_.load(std::memory_order_relaxed, line, file);
         lock.unlock();

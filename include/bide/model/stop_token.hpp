@@ -81,7 +81,7 @@ public:
         return true;
     }
 
-    // Removes a callback. When it returns, the callback does not run, except on this thread.
+    // Removes a callback. After the return, the callback does not run, except on this thread.
     void remove(callback& c, ops::site s) noexcept {
         step(std::memory_order_relaxed, s);
         if (c.number == 0) {

@@ -6,10 +6,9 @@
 /// Makes the checker see accesses to plain memory that is not a model::var. One file of the program
 /// includes this header. The bodies are compiled with -fsanitize=thread, and the program is linked
 /// without that option. So each access to memory in a body calls a function of this header, instead
-/// of one of ThreadSanitizer.
-/// bide_add_model(... WATCH) sets these options. The file that includes this header is compiled
-/// without -fsanitize=thread. The checker does not see accesses by functions that were compiled
-/// without this option.
+/// of one of ThreadSanitizer. The file that includes this header is compiled without that option.
+/// bide_add_model(... WATCH) sets these options. The checker does not see accesses by functions
+/// that were compiled without -fsanitize=thread.
 
 #include <bide/model/detail/ops.hpp>
 

@@ -2,11 +2,11 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// A grant of a durable lock, and an acquisition, which is what precedes it:
+// A grant of a durable lock, and the acquisition that leads to it:
 //
 //   grant         keeps the time at which its lease ends on this machine, and renews the lease
 //   withdraw()    removes from the record what an acquisition has left there
-//   acquisition   goes from its first try to a guard or an error
+//   acquisition   makes tries until there is a guard or an error
 
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/guard.hpp>
@@ -120,7 +120,7 @@ public:
                          : unexpected{make_error_code(durable_errc::lock_lost)};
     }
 
-    // A release consists of stop_holding(), which calls no store, and give_back(), which does.
+    // A release consists of stop_holding(), which calls no store, and give_back(), which calls it.
     // stop_holding() returns true if the grant was held until this call.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();
@@ -165,7 +165,7 @@ public:
     // Stops the monitoring and the renewals.
     void leave() noexcept {
         retire();
-        if (is_ours()) { // without a monitor, and without memory for one, nothing is to cancel
+        if (is_ours()) { // if there is no memory for a monitor, there is nothing to cancel
             try_to([this] { lease_monitor::here().cancel(*this); });
             renewal_.cancel();
         }
@@ -174,7 +174,7 @@ public:
 private:
     // Returns true if the grant was not released, left or lost.
     bool is_active() const noexcept {
-        // Order: acquire [grant.retire]; a renewal that finds it inactive comes after leave().
+        // Order: acquire [grant.retire]; if inactive, what was done before it was retired is seen.
         return active_.load(std::memory_order_acquire);
     }
     std::int64_t good_until() const noexcept {
@@ -189,7 +189,7 @@ private:
                    known, good_until_ms, std::memory_order_relaxed, std::memory_order_relaxed)) {
         }
     }
-    // Called by the lease monitor: the end has come, or has moved on.
+    // Called by the lease monitor at the time of monitor_until(). A renewal may have moved the end.
     void happened() noexcept override {
         if (!is_active()) {
             return;
@@ -204,7 +204,7 @@ private:
             observer().at_risk(ticket, std::chrono::milliseconds(left));
             at_risk_.request_stop();
         }
-        // Without memory no monitor would tell when the lease ends.
+        // Without memory, no monitor would report the end of the lease: the grant counts as lost.
         if (!try_to([&] { monitor_until(warns ? good_until() : warning_ms()); })) {
             lose(durable_loss::expired);
         }
@@ -224,7 +224,7 @@ private:
     }
     durable_observer& observer() const noexcept { return engine_->observer(); }
 
-    // Returns true to one caller: the one that releases it, or the one that finds it lost.
+    // Returns true to the first caller: it releases the grant, or finds it lost.
     bool retire() noexcept {
         // Order: acq_rel [grant.retire]; a thread that renews sees what this thread did before.
         return active_.exchange(false, std::memory_order_acq_rel);
@@ -252,7 +252,7 @@ private:
     const std::int64_t begun_ms_ = durable::boottime_ms();
     background_job renewal_{[this] {
         bool renewed = false;
-        // If the slot or the clock of a lock throws, the lock is renewed nevertheless.
+        // If the slot or the clock of a lock throws, the job tries again later.
         try_to([&] { renewed = renew(true).has_value(); });
         return is_active() ? next_renewal(renewed) : background_job::never;
     }};
@@ -282,8 +282,8 @@ auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_
 using engine_ptr = std::shared_ptr<lock_engine>;
 
 // Removes in the background what an acquisition has left in the record. Calls no store. If the
-// store fails, the job tries again after a pause, until the entry has expired in the record. If
-// there is no thread or no memory for the job, the entry stays until then.
+// store fails, the job tries again after a pause, until the entry has expired in the record.
+// Without a thread or memory for the job, the entry stays until it expires.
 inline void withdraw(const engine_ptr& of, durable_ticket ticket,
                      durable::release_terms how) noexcept {
     try_to([&] {
@@ -322,7 +322,7 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
 // limit calls step() on the calling thread; any other acquisition calls it on a store thread.
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step
-// shares ownership of the acquisition. After the step, the destructor leaves the grant or the place
+// shares ownership of the acquisition. After the step, the destructor passes the grant or the place
 // in the queue to withdraw(). If the caller is stopped between two steps, it makes one more step,
 // which removes the grant or the place.
 class acquisition {
@@ -360,9 +360,9 @@ public:
     }
 
     // Returns how long the caller waits for the next step(). On a store of this machine, the first
-    // step() may last for retry_time even if the timeout is shorter: so a free lock is acquired
-    // even if the disk is slow.
-    // Requires: no step() is under way; the same applies to if_late().
+    // step() may last for retry_time even if the timeout is shorter, so that a free lock is
+    // acquired even if the disk is slow.
+    // Requires: no step() is under way. This also applies to if_late().
     const call_limits& limits() const noexcept { return limits_; }
     // Returns the error for a caller whose time is up during the next step(): errc::timeout if the
     // last try found the lock held; the store's error if the last try failed;
@@ -600,7 +600,7 @@ private:
     call_limits limits_; // of the next step
     durable_ticket ticket_;
     const bool may_wait_;
-    const bool hears_all_; // of every change, and not only of those that concern it
+    const bool hears_all_; // notified of every change, even if it does not concern it
     const acquire_wishes wanted_;
     const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
@@ -617,7 +617,7 @@ private:
     std::error_code error_;
 };
 
-// Acquires, with every step on a store thread. `is_coroutine`: no thread waits for this task.
+// Acquires, with every step on a store thread. If `is_coroutine`, no thread waits for this task.
 inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request request,
                                               bool is_coroutine = true) {
     const auto it = std::make_shared<acquisition>(std::move(of), std::move(request));
@@ -644,7 +644,7 @@ inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request req
     }
 }
 
-// Acquires for a thread, which makes the steps itself if there is no limit.
+// Acquires for this thread. Without a timeout and a stop token, the thread itself calls step().
 inline acquisition::answer acquire_blocking(const engine_ptr& of, acquire_request request) {
     if (is_bounded(request)) {
         return sync_wait(acquire_task(of, std::move(request), false));
@@ -658,7 +658,7 @@ inline acquisition::answer acquire_blocking(const engine_ptr& of, acquire_reques
 
 // ---- a guard whose loss stops something else
 
-// The callback of a stop that stops another source, too.
+// A stop callback that requests a stop of another source.
 struct stops_other {
     std::stop_source other;
     void operator()() {

@@ -8,8 +8,8 @@
 //                    clients: grants whose lease ends, waiters, and jobs that are due
 //   store_threads    threads that call stores, started when they are needed
 //   background_job   work that a store thread does at given times: a renewal, a withdrawal
-//   job_queue        the due jobs, which one store thread at a time does
-//   store_call       a call on a store thread, which its caller can leave
+//   job_queue        the jobs that are due; one store thread at a time does them
+//   store_call       a call on a store thread, which its caller can leave before the call ends
 //
 // The monitor calls no store. So a store that hangs delays neither the notification that a lease
 // has ended nor the jobs of other stores. No thread is started before it is needed, and none keeps
@@ -43,7 +43,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // The monitor's thread is started at the first use and never ends. It sleeps until the earliest
 // time that it knows. cancel() does not wake it: one needless wake later costs less.
 
-// The one T of this process. It is never destroyed.
+// Returns the one T of this process. It is never destroyed.
 // Throws: std::system_error if there is no memory, what the constructor throws.
 template <class T> T& of_process() {
     T* const one = process_wide<T, native_platform>::get(+[] { return new T; });
@@ -70,7 +70,7 @@ public:
 
 private:
     friend class lease_monitor;
-    // The time that the client has asked for, under the monitor's lock.
+    // The time that the client has asked for. Under the monitor's lock.
     std::int64_t asked_ms_ = std::numeric_limits<std::int64_t>::max();
 };
 
@@ -163,7 +163,7 @@ private:
             while (const auto client = me.take_due()) {
                 client->happened();
             }
-            me.sleep(); // a time that was added meanwhile has armed it
+            me.sleep(); // alarm() has armed it for a time that was added meanwhile
         }
     }
 
@@ -254,8 +254,8 @@ private:
 // the process does not wait for them.
 //
 // In each set at most 256 calls run at once. A further call waits for a free thread, in order of
-// arrival. So 256 calls that hang delay the calls to every other store; the callers of these give
-// up when their own time is up. Renewals are not delayed.
+// arrival. So 256 calls that hang delay all other calls, but no renewal. The callers of the delayed
+// calls return when their own time is up.
 class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;
@@ -264,11 +264,11 @@ public:
     // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
     // be started; then r is not used.
     static std::error_code post(runnable& r) noexcept { return post_to<set<false>>(r); }
-    // Runs it on a thread for renewals.
+    // Runs r.run.wake() on a thread for renewals.
     static std::error_code post_renewal(runnable& r) noexcept { return post_to<set<true>>(r); }
 
 private:
-    // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
+    // A thread that has left the pool uses nothing of the pool, so no join is needed.
     struct detached_thread : os_thread {
         std::error_code start(function body, void* argument,
                               std::size_t /* the pool asks for the system's size */) noexcept {
@@ -300,17 +300,18 @@ class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
 
-    // work() does the work that is due, and must not throw. It returns the time of the next work;
-    // `never` if the job is done.
+    // work() does the work that is due, and returns the time of the next work; `never` if the job
+    // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins: works when boottime_ms() is `at_ms`, and again at each time that work() returns. The
-    // job owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that it
+    // returns. The job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms);
 
-    // The job is not begun again. Does nothing if it never began. The caller has a reference to it.
+    // Ends the job: work() is not called again. Does nothing if the job never began.
+    // Requires: the caller has a reference to the job.
     void cancel() noexcept;
 
 private:
@@ -324,7 +325,8 @@ private:
 };
 
 // The jobs that are due. One store thread at a time does them, in the order in which they became
-// due. Coroutines that a job wakes resume on a service thread: they must not occupy a store thread.
+// due. Coroutines that a job wakes resume on a service thread, because they must not occupy a store
+// thread.
 class job_queue {
 public:
     using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
@@ -439,7 +441,7 @@ enum class call_kind {
 // a store thread and owns all objects that it uses.
 class store_call {
 public:
-    // body() must not throw.
+    // Requires: body() does not throw.
     store_call(std::function<void()> body, call_kind kind) noexcept
         : body_(std::move(body)), kind_(kind) {
         runs_.run = waker(&run, this);
@@ -455,7 +457,7 @@ public:
         return error;
     }
 
-    // The caller leaves the call. If it has not begun, it may be skipped.
+    // Called when the caller leaves the call. A call that has not begun may then be skipped.
     void leave() noexcept {
         // Order: relaxed; publishes nothing else.
         is_left_.store(true, std::memory_order_relaxed);
@@ -465,7 +467,7 @@ public:
     event& end() noexcept { return end_; }
 
 private:
-    // Coroutines that it wakes resume on a service thread: they must not occupy a store thread.
+    // Coroutines that the call wakes resume on a service thread, not on the store thread.
     static void run(void* self) noexcept {
         auto& me = *static_cast<store_call*>(self);
         std::shared_ptr<store_call> alive = std::move(me.self_);
@@ -515,7 +517,7 @@ inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, cal
     }
     own_context asked;
     const auto* const mine = co_await asked;
-    // A shield is for the running task, so this has to be the running task.
+    // A shield is for the running task, so it is used only if this task is the running one.
     std::optional<this_task::shield> shield;
     if (mine != nullptr && mine == running_task()) {
         shield.emplace();

@@ -57,8 +57,8 @@ public:
         return count_;
     }
 
-    // Called by the lease monitor. A coroutine without an executor resumes on a service thread: it
-    // might call a store and so delay the monitor.
+    // Called by the lease monitor. A coroutine without an executor resumes on a service thread,
+    // because a call to a store would delay the monitor.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
@@ -111,7 +111,7 @@ public:
     }
 
     // Wakes the process that has the mark, if it waits. If the datagram cannot be sent, there is no
-    // socket, or the socket is full, and so readable already.
+    // socket, or the socket is full, which means that it is readable already.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
@@ -189,8 +189,9 @@ struct native_watch_system {
 //
 // All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for
 // it. So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal since the descriptors were last armed, the reader need not signal again. That signal woke
-// all waiters, and none of them waits again yet: a waiter arms the descriptors before it waits.
+// signal since the descriptors were last armed, the reader does not signal again: that signal woke
+// all waiters, and none of them waits again yet, because a waiter arms the descriptors before it
+// waits.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -199,8 +200,8 @@ struct native_watch_system {
 //             read     the record, and follow             processes that the change concerns
 //
 // The store orders the changes of the record. If the change comes after the waiter's entry, the
-// changer finds the waiter's mark in the record, and the socket exists. If it comes before, the
-// waiter's read sees the change.
+// changer finds the waiter's mark in the record, and the socket exists. If the change comes before
+// the entry, the waiter's read sees the change.
 //
 // Thread safety: only the contender of this process that has the turn (lock_engine.hpp) uses the
 // object.
@@ -211,8 +212,9 @@ public:
     explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
     ~basic_change_watch() { leave(); }
 
-    // Opens the wake socket for the mark of presence `mark` (0: none), which stays open as long as
-    // this object exists, and the watch of the slot. The caller reads the record afterwards.
+    // Opens the watch of the slot, and the wake socket for the mark of presence `mark` (0: none).
+    // The socket stays open as long as this object exists. Requires: the caller reads the record
+    // afterwards.
     void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             socket_ = listen(System::wake_socket(mark));
@@ -301,7 +303,7 @@ public:
         }
     }
 
-    // Closes all descriptors but the wake socket: no contender of this process waits.
+    // Closes all descriptors except the wake socket, when no contender of this process waits.
     void close() noexcept {
         processes_.clear();
         watch_.reset();
@@ -354,7 +356,7 @@ private:
     }
 
     // Makes the end of the process `it` signal, by its descriptor in `before` or a new one. Returns
-    // false if that is not possible. If `it` is this process, does nothing and returns true.
+    // false if that is not possible. If `it` is this process, returns true without a descriptor.
     bool follow(const durable::origin& it, const durable::origin& here,
                 std::vector<process>& before) {
         if (find(processes_, it) != processes_.end() ||

@@ -11,8 +11,8 @@
 //   lock_clock         its name           std::string_view     anything, as JSON; only read
 //
 // If an object has a member `extra`, the reader keeps in it, as a JSON object, the fields that
-// fields() does not list. A general JSON library would make a tree of the text: with sixteen
-// waiters, a change of a record took ten times as long.
+// fields() does not list. With a general JSON library, which makes a tree of the text, a change of
+// a record with sixteen waiters took ten times as long.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
@@ -51,7 +51,7 @@ constexpr stored_as maybe(stored_as how, bool is_written = false) noexcept {
 // In the order of lock_clock.
 inline constexpr std::string_view clock_names[] = {"caller", "boottime", "server", "observed"};
 
-// Returns how many characters at the front of the text are ASCII that stands for itself in JSON.
+// Returns how many characters at the front of the text are ASCII that JSON does not escape.
 inline std::size_t plain_size(std::string_view text) noexcept {
     std::size_t size = 0;
     while (size != text.size() && text[size] >= ' ' && text[size] <= '~' && text[size] != '"' &&
@@ -77,7 +77,7 @@ struct json_object {
 };
 template <class F> void fields(json_object& any, F& f) { f("v", any.v, maybe({})); }
 
-// Reads a text from its front to its end. After the first error, what was read is of no use.
+// Reads a text from its front to its end. After the first error, the values read are not valid.
 class json_reader {
 public:
     explicit json_reader(std::string_view text) noexcept : left_(text) {}

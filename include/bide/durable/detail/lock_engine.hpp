@@ -12,7 +12,8 @@
 // If it is unknown whether a change was stored, the record is read again and the rule applied
 // again. The entry with the nonce of the ticket shows the rule what was done already.
 //
-// A child of fork() begins with parts of its own. Its slot object is a copy of its parent's.
+// A child of fork() makes its own slot_part and process_part. Its slot object is a copy of its
+// parent's.
 
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/expiry.hpp>
@@ -23,8 +24,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// While the result exists, this thread may block on a store: if it is a scheduler's worker, another
-// thread takes over the worker.
+// While the result exists, this thread may block on a store. If the thread runs a scheduler's
+// worker, another thread takes over the worker.
 inline auto blocking_section() noexcept {
     using host = basic_worker_host<native_platform>;
     struct unblock {
@@ -37,9 +38,8 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
-// The state that each process keeps for one slot (durable/process.hpp). One contender of the
-// process at a time updates the value: the one that has the turn, which is to hold the mutex
-// `turn`.
+// The state that each process keeps for one slot (durable/process.hpp). A contender updates the
+// value only while it has the turn, which means that it holds the mutex `turn`.
 struct slot_part {
     explicit slot_part(slot& its) : of(its) {}
 
@@ -70,8 +70,8 @@ struct slot_part {
 // begin() is called once, when the caller has the turn. For each try, apply(snapshot, looked_ms,
 // maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
 // `looked_ms` is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try
-// may have been stored. The last call counts. written() is called after each try that was stored,
-// or that may have been.
+// may have been stored. Only what the last call of apply() returns or sets counts. written() is
+// called after each try that was stored, or that may have been.
 //
 // Returns: durable_errc::store_busy if other contenders of this process had the turn until that
 // time; conflict_timeout if other contenders changed the value until that time; indeterminate if
@@ -205,7 +205,7 @@ struct process_part final : slot_part, durable::process_knowledge {
         last_text = text;
     }
 
-    // Closes what makes changes signal, if no contender of this process waits. Needs the turn.
+    // Closes the watch if no contender of this process waits. Requires: the caller has the turn.
     void close_if_idle() noexcept {
         // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
         if (waiting.load(std::memory_order_relaxed) == 0) {
@@ -213,8 +213,8 @@ struct process_part final : slot_part, durable::process_knowledge {
         }
     }
 
-    // Called in a child of fork() on its parent's object: closes files. A mark that the child has
-    // open would outlive the parent.
+    // Closes the files of the parent's object in a child of fork(). A mark that stays open in the
+    // child would outlive the parent.
     void leave() noexcept {
         if (const auto mine = mark()) {
             mine->leave();
@@ -360,7 +360,8 @@ public:
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
                 if (what >= intent::wait) {
-                    // Order: relaxed, both; one that is counted later follows in a later turn.
+                    // Order: relaxed, both; a waiter that is counted later calls follow() in a
+                    // later turn.
                     mine.watch.follow(view.record, view.here,
                                       mine.hearing_all.load(std::memory_order_relaxed) != 0,
                                       mine.waiting.load(std::memory_order_relaxed) > 1);
@@ -383,9 +384,9 @@ public:
     }
 
     // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
-    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one:
-    // then the renewal does not wait for the turn of the lock's slot, so a call that hangs on that
-    // slot does not delay the renewal.
+    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one.
+    // Such a renewal does not wait for the turn of the lock's slot, so a call that hangs on that
+    // slot does not delay it.
     result<std::optional<std::int64_t>, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
@@ -414,9 +415,9 @@ public:
 
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
     // is true, writes the record even then, so that a delayed write of an earlier try finds another
-    // version.
-    // Returns: clock_mismatch if the grant has a minimum hold time and the record has another clock,
-    // unless `how.undo` is true.
+    // version and fails.
+    // Returns: clock_mismatch if the grant has a minimum hold time and the record has another
+    // clock, unless `how.undo` is true.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
                                           deadline until = deadline::never()) {
         bool was_there = false;
@@ -471,7 +472,8 @@ public:
         return seen;
     }
 
-    // Makes a change from outside: change(record, note). Returns false if the record is unchanged.
+    // Makes an administrator's change: change(record, note). Returns false if the record is
+    // unchanged.
     template <class Change>
     result<bool, std::error_code> administer(durable::admin_note note, Change change) {
         bool done = false;
@@ -495,7 +497,7 @@ public:
         signal().signal();
         return done;
     }
-    // Replaces a record that cannot be read. Returns false if it can be read: then nothing changes.
+    // Replaces a record that cannot be read. If it can be read, changes nothing and returns false.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
         process_part& mine = main_.own();
         const std::lock_guard turn(mine.turn);

@@ -15,7 +15,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Locks in the order of their keys, and the guards of the first of them.
+// The locks of one call, and the guards of those that were acquired, in the order of the keys.
 struct held_locks {
     explicit held_locks(std::vector<keyed_lock> all) : locks(std::move(all)), order(locks.size()) {
         std::iota(order.begin(), order.end(), std::size_t{0});
@@ -45,7 +45,7 @@ struct held_locks {
         return std::all_of(held.begin(), held.end(),
                            [](const auto& one) { return one->guard.is_held(); });
     }
-    // Returns true if the record has a grant of these locks.
+    // Returns true if the record has the grant of one of these guards.
     bool has_grant_in(const durable::record& r) const {
         return std::any_of(held.begin(), held.end(), [&r](const auto& mine) {
             const std::string& nonce = mine->guard.ticket().nonce;

@@ -12,7 +12,8 @@ namespace detail {
 
 // ---- campaigns and terms
 
-// What one process has of a candidate. User code and the store are never called under the lock.
+// The state of a candidate in one process. The lock is not held during calls to user code or the
+// store.
 struct candidate {
     mutex lock;
     // Under the lock:
@@ -42,7 +43,7 @@ struct election {
     candidate& own() {
         return candidates.get([] { return candidate(); });
     }
-    // Wakes what waits for a change.
+    // Wakes all that wait for a change of the record.
     void tell() {
         const wake_scope<native_platform> away(&service_executor<native_platform>);
         engine->signal().signal();
@@ -224,7 +225,7 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
     }
     const std::stop_token cancelled = this_task::get_stop_token();
     while (!stop.stop_requested()) {
-        if (cancelled.stop_requested()) { // a campaign that need not wait would succeed
+        if (cancelled.stop_requested()) { // the campaign would succeed if it need not wait
             co_return unexpected{make_error_code(errc::stopped)};
         }
         const std::stop_source ends;
@@ -244,7 +245,7 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
             continue;
         }
         const std::error_code error = won.error();
-        if (error == errc::stopped || stop.stop_requested()) { // if not by a stop, by resign()
+        if (error == errc::stopped || stop.stop_requested()) { // a stop, or resign()
             continue;
         }
         if (error != durable_errc::lock_lost && error != durable_errc::queue_full &&

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_IMPL_LOCKS_HPP
 #define BIDE_DURABLE_IMPL_LOCKS_HPP
 
-// The definitions of locks.hpp and guard.hpp, which do not include task/task.hpp: a program without
-// coroutines does not need it.
+// The definitions of locks.hpp and guard.hpp. Those headers do not include task/task.hpp, which a
+// program without coroutines does not need.
 
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/locks.hpp>
@@ -33,9 +33,9 @@ BIDE_DURABLE_INLINE durable_ticket durable_semaphore::ticket(std::string holder_
     return engine_->ticket(std::move(holder_id), weight, false);
 }
 
-// If a ticket is bound to this process, its grant outlives the lock object. Other contenders see by
-// the open mark of presence that this process still runs. So the mark stays open after the lock
-// object is destroyed, unless the store has answered that the ticket has neither a grant nor a
+// If a ticket is bound to this process, its grant outlives the lock object. The open mark of
+// presence shows other contenders that this process still runs. So the mark stays open after the
+// lock object is destroyed, unless the store has answered that the ticket has neither a grant nor a
 // place in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_semaphore::try_acquire(durable_ticket& t) {

@@ -43,7 +43,7 @@ struct token_rate {
     }
     std::int64_t capacity() const noexcept { return burst * period_ns; }
 
-    // Returns the time until a debt leaves tokens in the bucket again.
+    // Returns the time until the debt has drained to the capacity of the bucket.
     std::int64_t wait_ns(std::int64_t debt) const noexcept {
         const std::int64_t over = debt - capacity();
         return over <= 0 ? 0 : over / count + (over % count != 0 ? 1 : 0);
@@ -65,7 +65,7 @@ struct rate_time {
     std::string boot{}; // durable::this_boot(); empty if it is not known, or for other clocks
 };
 
-// The kind that a stored value of a limiter names, so that no other record is taken for one.
+// The `kind` of a stored value, so that the record of a lock is not read as that of a limiter.
 inline constexpr std::string_view rate_kind = "bide.rate";
 
 struct rate_record {
@@ -152,7 +152,7 @@ template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f)
     f("last", r.last, text());
 }
 
-// Returns durable_errc::corrupt_record for every other value, the record of a lock for example.
+// Reads a record. Any other value, such as the record of a lock, is durable_errc::corrupt_record.
 inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
     const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
     rate_record r;
@@ -188,8 +188,8 @@ public:
     rate_store(const rate_store&) = delete;
     rate_store& operator=(const rate_store&) = delete;
 
-    // Carries out a rule, by update_value(). rule(record) returns true if the record has to be
-    // stored. It is called once for each try, and its last call counts.
+    // Carries out a rule, by update_value(). Each try calls rule(record) once. It returns true if
+    // the record has to be stored. Only the last call counts.
     template <class Rule> result<void, std::error_code> update(deadline until, Rule rule) {
         const auto apply = [&](const slot_snapshot& from, std::int64_t, bool,
                                std::error_code& error) -> std::optional<std::string> {
@@ -272,7 +272,7 @@ inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot
 
 // ---- tokens that were taken
 
-// The destructor gives them back, on a store thread, if `is_unused` is set.
+// If `is_unused` is set, the destructor gives the tokens back, on a store thread.
 struct taken_tokens {
     taken_tokens(std::shared_ptr<rate_store> of, std::int64_t how_many)
         : from(std::move(of)), count(how_many), nonce(fresh_nonce()) {}
@@ -302,10 +302,10 @@ struct taken_tokens {
     deadline ready = deadline::poll();
     bool is_unused = false;
 };
-// nullptr: their time comes later than the wait.
+// nullptr: the tokens become available only after the end of the wait.
 using taking_result = result<std::unique_ptr<taken_tokens>, std::error_code>;
 
-// Takes tokens on this thread, if their time comes until `until`.
+// Takes tokens on this thread, if they become available not later than `until`.
 inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int64_t n,
                               deadline until, deadline tries_until) {
     auto some = std::make_unique<taken_tokens>(from, n);
@@ -333,8 +333,9 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     return is_taken ? std::move(some) : nullptr;
 }
 
-// Acquires n tokens. If their time comes later than the wait, the result is errc::timeout, or false
-// if Answer is bool. If the caller leaves the call to the store, the tokens are given back.
+// Acquires n tokens. If they become available only after the end of the wait, the result is
+// errc::timeout, or false if Answer is bool. If the caller leaves the call to the store, the tokens
+// are given back.
 template <class Answer>
 task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
                                                      std::int64_t n, rate_wait wait) {

@@ -3,22 +3,22 @@
 #define BIDE_DURABLE_SLOTS_ETCD_HPP
 
 /// \file
-///
 /// A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through the
 /// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl).
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
 /// revision counts every change of every key, and continues when a key is deleted. It goes back
-/// only with the cluster's history: if a backup is restored, or if a member of a version before
-/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore the slot
-/// deletes no key, and no other program should delete one: the next contender would acquire the
-/// lock. The token of a grant is the next one of the lock's record, or the revision of the cluster
-/// if that is larger.
+/// only if the cluster loses history: if a backup is restored, or if a member of a version before
+/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. The token of a
+/// grant is the next token of the lock's record, or the revision of the cluster if that is larger.
+///
+/// The slot deletes no key. If another program deletes the key of a lock, the next contender
+/// acquires the lock, even if it is held.
 ///
 /// A restored backup forgets what was acknowledged after the backup. Then two contenders may hold a
-/// lock, and versions and tokens repeat. Therefore end all holders before a restore, restore with a
-/// raised revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete the
-/// keys of locks.
+/// lock, and versions and tokens repeat. So end all holders before a restore, restore with a raised
+/// revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete the keys
+/// of locks.
 ///
 /// Both operations go through the majority: load() returns committed values. etcd offers no clock,
 /// so contenders observe how long a record stays unchanged. There is no watch: a contender loads
@@ -60,13 +60,13 @@ struct etcd_slot_options {
 ///     closes the connection without an answer is not recognised: connection_reset.)
 ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
 ///
-/// An exchange is `indeterminate` if the request was sent and not answered, or if the answer may
-/// have come after the value was stored (no leader, timed out). A conflict returns the current
-/// value.
+/// An exchange is `indeterminate` if the request was sent and not answered, or if etcd answers with
+/// an error (no leader, timed out) after which the value may still be stored. A conflict returns
+/// the current value.
 ///
 /// The slots of a process share at most 8 connections to a cluster, opened when they are needed,
-/// and one for renewals. An operation tries the endpoints in turn until one answers. A child of
-/// fork() connects again and leaks one handle of libcurl.
+/// and one for renewals. An operation tries one endpoint after the other until one answers. A child
+/// of fork() connects again and leaks one handle of libcurl.
 ///
 /// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
 /// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to

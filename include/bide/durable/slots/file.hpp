@@ -4,12 +4,12 @@
 
 /// \file
 /// A slot in a file on a local disk, with flock(2). Each change costs one write and one sync. The
-/// file's space is allocated when the file is made, so changes go on when the disk is full. A
+/// file's space is allocated when the file is made, so changes succeed even if the disk is full. A
 /// machine of any architecture can read the file.
 ///
 /// Files, all in one directory:
 /// \code
-///   <path>          two pages, each with a value, its version and a checksum; the newer one counts
+///   <path>          two pages, each with a value, its version and a checksum
 ///   <path>.lock     readers and writers lock it; never removed
 ///   <path>.new      a file that is about to replace <path>, or one that a crash left
 ///   <path>.damaged  the damaged file that a repair replaced

@@ -77,18 +77,18 @@ private:
 
 } // namespace detail
 
-/// A slot in the memory of this process. A copy is a slot object over the same memory; two threads
+/// A slot in the memory of this process. Copies of a slot object use the same memory. Two threads
 /// may use two copies at the same time.
 ///
-/// After fork() the child has a memory of its own with the same value. A change in one process does
-/// not reach the other. The child's copies of the parent's watches return errors. If a process
-/// forks while another thread uses the memory, the child's mutex may stay locked.
+/// After fork() the child has its own memory with the same value. A change in one process does not
+/// reach the other. The child's copies of the parent's watches return errors. If a process forks
+/// while another thread uses the memory, the child's mutex may stay locked.
 ///
-/// All operations require that the slot was not moved from. They throw std::bad_alloc, and have no
-/// effect then.
+/// Requires: the slot was not moved from. This applies to all operations.
+/// Throws: std::bad_alloc; then the operation has no effect.
 class memory_slot : public slot {
 public:
-    /// What the slot promises. A process that relies on the value ends with the value.
+    /// What the slot promises. If the process ends, the value and all that rely on it end, too.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
     /// The largest value in bytes. A longer value fails with durable_errc::too_large.

@@ -4,7 +4,7 @@
 
 /// \file
 /// A slot that is one row of a table of PostgreSQL 9.5 or later, for locks of several machines.
-/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path. A connection string
+/// Requires libpq, with <libpq-fe.h> in the include path and -lpq at the link. A connection string
 /// with several hosts requires libpq 12 or later.
 ///
 /// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null),
@@ -22,15 +22,16 @@
 /// for every setting of `synchronous_commit`. There are two exceptions, in which a lock may have
 /// two holders: on a server with fsync = off, and after a failover to a standby that was not
 /// synchronous. The slot refuses the answers of a standby. If the connection string names several
-/// hosts, add target_session_attrs=read-write. libpq tries the hosts in turn. A host whose machine
-/// does not answer gets an equal share of the time. A host that accepts the connection and is
-/// silent takes all of it.
+/// hosts, add target_session_attrs=read-write. libpq tries one host after the other. A host whose
+/// machine does not answer gets an equal share of the time. A host that accepts the connection and
+/// sends nothing takes all of it.
 ///
-/// Every operation ends within `retry_time`. libpq does not bound these: looking up names of hosts
-/// and services, Kerberos, LDAP. If another transaction has locked the row, an operation gives up
-/// after half of `retry_time`, and a renewal after 100 ms; the answer is `failed`, and nothing was
-/// stored. A lock on the whole table has no such limit. If a connection fails or does not answer
-/// after the statement was sent, the answer is `indeterminate`.
+/// Every operation ends within `retry_time`, except for what libpq does not bound: looking up names
+/// of hosts and services, Kerberos, LDAP. If another transaction has locked the row, an operation
+/// gives up after half of `retry_time`, and a renewal after 100 ms; the result is `failed`, and
+/// nothing was stored. If another transaction has locked the whole table, an operation waits for up
+/// to `retry_time`. If a connection fails or does not answer after the statement was sent, the
+/// result is `indeterminate`.
 ///
 /// There is no watch: a contender loads the record again at intervals.
 ///
@@ -76,7 +77,7 @@ inline constexpr sqlstate_condition sqlstate_conditions[] = {
     {std::errc::not_enough_memory, "53200"},
 };
 
-// Returns the SQLSTATE as a number, or 0 if the text is none.
+// Returns the SQLSTATE as a number, or 0 if the text is no SQLSTATE.
 constexpr int packed_sqlstate(std::string_view state) noexcept {
     int code = 0;
     for (const char c : state) {
@@ -139,9 +140,9 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
 
 /// Options of a postgres_slot.
 struct postgres_slot_options {
-    /// The table: `name`, which is in the schema `public`, or `schema.name`; of letters, digits and
-    /// underscores, case-sensitive. search_path is not used. All users of a lock must name the same
-    /// table: each table would be another lock.
+    /// The table: `name`, which is in the schema `public`, or `schema.name`. Names have letters,
+    /// digits and underscores, and are case-sensitive. search_path is not used. Requires: all users
+    /// of a lock name the same table, because each table is another lock.
     std::string table = "bide_lock";
 
     /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
@@ -169,7 +170,7 @@ public:
 
     /// Names the row; connects with the first operation. `conninfo` is libpq's: key words or a URI.
     /// `key` has 1 to 1,024 bytes of UTF-8, none of them zero. If an argument is wrong, every
-    /// operation answers durable_errc::invalid_argument.
+    /// operation returns durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
 
     /// Returns the server's clock, in milliseconds since 1970.

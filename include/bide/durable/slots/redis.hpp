@@ -3,7 +3,6 @@
 #define BIDE_DURABLE_SLOTS_REDIS_HPP
 
 /// \file
-///
 /// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
 /// a hash of two fields, the version v and the value p. One script compares the version and sets
 /// both fields.
@@ -19,9 +18,9 @@
 ///
 /// A version is the server's time in microseconds when the value was stored, or the previous
 /// version plus one if that is greater. Therefore no version occurs twice, even if a key is deleted
-/// and created again or a replica missed writes. Exception: a server's clock is set back to a time
+/// and created again or a replica missed writes, unless a server's clock is set back to a time
 /// before the lost version. If a key is deleted while a lock is held (FLUSHALL), the next contender
-/// acquires the lock at once. A stale token stays stale.
+/// acquires the lock at once. Its token is larger than all earlier ones.
 ///
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
@@ -92,8 +91,8 @@ public:
     /// Names the key on the server at redis://[user][:password@]host[:port][/database], or
     /// rediss:// for TLS. User and password are percent-encoded. An IPv6 address is in brackets.
     /// The default port is 6379. The first operation connects.
-    /// Throws: std::system_error (invalid_argument) if the key is empty or the URL is wrong. Its
-    /// text says what is wrong, and quotes no part of the URL. std::bad_alloc.
+    /// Throws: std::system_error (invalid_argument), whose text quotes no part of the URL, if the
+    /// key is empty or the URL is wrong; std::bad_alloc.
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 

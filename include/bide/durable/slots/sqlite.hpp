@@ -6,10 +6,10 @@
 /// A slot in an SQLite database (3.24 or later; link -lsqlite3). One file holds many locks. They
 /// may share a database with the caller's own data.
 ///
-/// All processes run on one machine, and the database is on a local disk. Containers must share the
-/// directory of the file, not the file alone: SQLite finds the journal and the log by the path of
-/// the database. Each container may mount the directory at any path. The slot refuses a file with a
-/// second name (a hard link) and a file that is mounted without its directory.
+/// Requires: all processes run on one machine, and the database is on a local disk. Containers
+/// share the directory of the file, not the file alone: SQLite finds the journal and the log by the
+/// path of the database. Each container may mount the directory at any path. The slot refuses a
+/// file with a second name (a hard link) and a file that is mounted without its directory.
 ///
 /// The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
 /// row, and the marks of presence. Delete it only while no lock is held.
@@ -17,8 +17,8 @@
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks during an operation of a slot (inside an update, or while another thread is in an
 /// operation or destroys a slot), the child's operations fail with operation_not_permitted. In WAL
-/// mode the program must have no other connection to the same file open at the fork: the child
-/// would inherit SQLite's notes of the parent's locks.
+/// mode, the fork requires that the program has no other connection to the same file open, because
+/// the child would inherit SQLite's notes of the parent's locks.
 
 #include <bide/durable/slot.hpp>
 
@@ -48,11 +48,13 @@ const std::error_category& sqlite_category() noexcept;
 
 /// How the database file survives a crash.
 enum class sqlite_journal {
-    /// If the database is empty, uses WAL where it is safe and possible, otherwise `persist`. WAL
-    /// is safe from SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later 3.44.x.
-    /// It is possible where SQLite has shared memory. Leaves an existing database in its mode. If
-    /// that is WAL and WAL is not safe, fails with operation_not_supported. With any rollback
-    /// journal, the slot's connection uses `persist`.
+    /// An empty database gets WAL mode if that is safe and possible, otherwise `persist`. A
+    /// database in WAL mode stays in that mode; if WAL is not safe, operations fail with
+    /// operation_not_supported. On a database with any rollback journal, the slot's connection uses
+    /// `persist`.
+    ///
+    /// WAL is safe from SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later
+    /// 3.44.x. It is possible where SQLite has shared memory.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.
@@ -78,13 +80,14 @@ struct sqlite_slot_options {
 /// A slot in an SQLite database.
 ///
 /// An operation waits while other connections write, at most for `retry_time`, and then fails with
-/// timed_out. update_locked() waits at most twice as long, and while the update runs. The update
-/// must not use a slot of this database. If the update throws, update_locked() throws the same
-/// exception and stores nothing. All operations throw std::bad_alloc.
+/// timed_out. update_locked() waits at most twice as long, plus the time that the update takes. If
+/// the update throws, update_locked() throws the same exception and stores nothing.
+/// Requires: the update uses no slot of this database.
+/// Throws: std::bad_alloc.
 ///
 /// Errors have a code of sqlite_category(), or a std::errc:
 /// \code
-///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database, as other errors of the system
+///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database (or another system error)
 ///   operation_not_permitted        the process was forked during an operation
 ///   operation_not_supported        the database does not accept the journal mode; or it is in WAL
 ///                                  mode, and this SQLite may corrupt it when two connections write
@@ -95,7 +98,7 @@ struct sqlite_slot_options {
 /// \endcode
 /// A row that no slot can have stored is durable_errc::corrupt_record.
 ///
-/// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
+/// be_present() takes a mark in `<path>-bide`, even while the database is locked. It returns
 /// errc::operation_not_supported if that file cannot be made or written. explain() returns the
 /// path, the key, and the last failure in SQLite's words.
 class sqlite_slot : public detail::local_slot_handle {

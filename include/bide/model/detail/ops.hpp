@@ -23,7 +23,7 @@ inline constexpr int max_threads = 8;
 struct site {
     const char* file = nullptr;
     int line = 0;
-    int is_given = 0; // 1: the order is not written there, and no other order is tried
+    int is_given = 0; // 1: the memory order is not written there, so no other is tried
 };
 
 // Atomic objects. An object has a number from construction to destruction.
@@ -43,7 +43,7 @@ void drop_plain(int object) noexcept;
 void plain_read(int object) noexcept;
 void plain_write(int object) noexcept;
 
-// Checks an access to bytes of which each is a plain object (model/watch.hpp).
+// Checks an access to bytes, each of which is a plain object (model/watch.hpp).
 void watch(const void* from, std::size_t size, bool writes) noexcept;
 // Lets watch() know of the blocks that the body frees from now on. Returns true.
 bool watch_frees() noexcept;

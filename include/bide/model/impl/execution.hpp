@@ -170,9 +170,9 @@ public:
     virtual ~search() = default;
 
     thread_names* names = &own_names_; // several searches of one body may share them
-    // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
-    // read-modify-write may also read a store behind which another one has placed its write, and a
-    // thread that pauses makes no further step.
+    // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then two
+    // read-modify-writes may read the same store, although only one can place its write directly
+    // behind it. A thread that pauses then makes no further step.
     bool explores_graphs = false;
     std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
     double explored = -1;         // the part that is done, from 0 to 1; negative: not known
@@ -297,10 +297,10 @@ public:
         default: return true;
         }
     }
-    // The next recorded step is one of thread `n`. Returns `n` if that thread can make a step.
-    // Otherwise fails with the text `why`, and returns -1. If `n` was found in a loop, it continues:
-    // the recorded execution did not find the loop, and the difference comes only from writes of
-    // another thread to the stack of this thread.
+    // Called when the next recorded step is one of thread `n`. If that thread can make a step,
+    // returns `n`. If not, fails with the text `why`, and returns -1. A thread that find_loop() has
+    // paused continues: the recorded execution did not find the loop, and the difference comes only
+    // from writes of another thread to the stack of this thread.
     int repeated(int n, const char* why = does_not_repeat) {
         if (n < 0 || n >= threads()) {
             return not_repeated(why);
@@ -553,7 +553,7 @@ private:
             before->state = state;
         }
     }
-    // Makes the step. The thread stays on its stack until it is resumed.
+    // Makes the step. The thread does not run until it is resumed.
     void perform(int n) {
         model_thread& t = thread(n);
         const bool is_access =
@@ -725,8 +725,9 @@ private:
                                [&](int m) { return !memory_.msg(m).repeats; });
         });
     }
-    // Returns true if no other value was written to `object` between the message that the thread
-    // read last and `message`. If the thread has not read the object before, returns true, too.
+    // Returns true if `message` is the message of `object` that the thread read last, or if all
+    // later messages up to and including `message` were made by read-modify-writes that kept the
+    // value. If `looked` has no message of the object, returns true, too.
     bool saw_same(const model_thread& t, int object, int message) const {
         for (const auto& [o, last] : t.looked) {
             if (o == object) {

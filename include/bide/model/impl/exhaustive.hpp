@@ -11,7 +11,7 @@
 // store that is in the graph already; each choice is a branch. If a store is added later, it
 // *revisits* the earlier reads that could read from it: each revisit is a new branch. The branch
 // keeps the events that were added before the read, and the events on which the store depends. It
-// drops all other events, lets the read read from the store, and continues.
+// drops all other events, makes the read take the value of the store, and continues.
 //
 // No graph may be reached in two ways. So a revisit is made only if the read and all dropped events
 // are "maximally added". A maximally added read reads the newest store. A maximally added store is
@@ -221,8 +221,8 @@ public:
     // Called for the second half of a read-modify-write if another read-modify-write has read the
     // same store, and has placed its write directly behind that store. Adds the branches in which
     // the write of thread `t` comes first. Returns true if the other threads continue. They
-    // continue if the thread has read another object between the two halves, as a futex call reads
-    // its word, because that read may still read a store that is added later.
+    // continue if the thread has read another object between the two halves, because that read may
+    // still read a store that is added later. A futex call reads its word there.
     bool stuck(execution& x, int t) override {
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;
@@ -397,7 +397,7 @@ private:
             const event& e = m.events[i];
             step kept = taken_[i];
             if (e.what == event::kind::write) {
-                // The nearest earlier store that is kept and was added before.
+                // The nearest older store that is kept and was added before.
                 const auto& all = m.at(e.object).messages;
                 auto at = std::find(all.begin(), all.end(), e.message);
                 while (at != all.begin()) {

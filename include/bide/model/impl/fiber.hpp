@@ -132,9 +132,9 @@ public:
         }
     }
 
-    // Prepares the fiber to start again. The next switch to the fiber calls run(context), which
-    // must not return. The previous contents of the fiber's stack are dropped, and no destructors
-    // run.
+    // Prepares the fiber to start again. The next switch to the fiber calls run(context). The
+    // previous contents of the fiber's stack are dropped, and no destructors run.
+    // Requires: run() does not return.
     using function = void (*)(void*);
     void restart(function run, void* context) {
         if (stack_ == nullptr) {
@@ -205,7 +205,7 @@ public:
     }
 
 private:
-    // The size of the guard area below a stack. The frame of one function may have this size.
+    // The size of the guard area below a stack. A frame up to this size cannot skip the area.
     static constexpr std::size_t guard_size = 1024 * 1024;
 
     static std::size_t distance(const void* from, const void* to) noexcept {

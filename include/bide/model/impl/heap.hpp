@@ -84,8 +84,8 @@ inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
     return r.begin + at;
 }
 
-// Neither take() nor give() is inlined: a compiler that sees both into one body may assume that
-// nothing precedes a block.
+// Neither take() nor give() is inlined: a compiler that inlines both into one function may assume
+// that no header precedes a block.
 BIDE_NOINLINE inline void* take(std::size_t size, std::size_t alignment) {
     void* const p = inside >= 0       ? allocate(size, alignment)
                     : alignment <= 16 ? std::malloc(size == 0 ? 1 : size)

@@ -11,8 +11,8 @@
 //                       was read (the release sequence). An acquire load joins the clock of the
 //                       message that it reads.
 //   coherence           If a step wrote or read a store, and happens before a load of that object,
-//                       the load reads no older store. If it happens before another store, that
-//                       store is placed later in the modification order.
+//                       the load reads no older store. If the step happens before another store,
+//                       that store is placed later in the modification order.
 //   seq_cst             See the class seq_cst_order.
 //   fences              The message of a relaxed store has the clock of the last release fence of
 //                       its thread. An acquire fence joins the clocks of all messages that earlier
@@ -458,7 +458,7 @@ public:
     }
     // Returns the numbers of the events of a thread, in their order.
     const std::vector<int>& of_thread(int t) const { return by_thread_[index(t)]; }
-    // Returns the event before the event `id` in its thread. Of the first event, returns the event
+    // Returns the event before the event `id` in its thread. For the first event, returns the event
     // that started the thread, or -1 if there is none.
     int predecessor(event_id id) const {
         if (id.index > 1) {
@@ -482,7 +482,7 @@ public:
         const event& e = event_at(number);
         return e.what == event::kind::write && e.object == o ? e.message : -1;
     }
-    // Returns true if `o` is the number of an object. An atomic in freed memory may have another
+    // Returns true if `o` is the number of an object. An atomic in freed memory may contain any
     // number.
     bool is_object(int o) const noexcept { return o >= 0 && o < static_cast<int>(object_count_); }
     bool is_plain(int p) const noexcept {
@@ -559,8 +559,8 @@ public:
 
     // ---- The possible next steps
 
-    // Sets `out` to the messages of object `o` that a load may read, newest first. `known` is the
-    // clock of the load's thread. If an event in `known` has read or written a message, the load
+    // Sets `out` to the messages of object `o` that a load may read, newest first. `seen` is the
+    // clock of the load's thread. If an event in `seen` has read or written a message, the load
     // reads no older message.
     void readable(int o, const clock& seen, std::vector<int>& out) const {
         out.clear();
@@ -772,10 +772,10 @@ private:
     // first half, and no node is added. `old` and `hb` are the clocks of the thread without and
     // with the synchronisation of this access.
     //
-    // A read of the message at `position` is coherence-ordered after the stores up to this
-    // position, and after the reads of older stores. It is coherence-ordered before the later
-    // stores, and before the reads of the later stores. A write that is placed behind that message
-    // has the same edges, and is also ordered after the reads of the message.
+    // A read of the message at `position` is coherence-ordered after the store of that message,
+    // after the older stores, and after the reads of older stores. It is coherence-ordered before
+    // the later stores, and before the reads of the later stores. A write that is placed behind
+    // that message has the same edges, and is also ordered after the reads of the message.
     edges access_edges(event::kind what, int o, std::size_t position, order with, int node,
                        event_id id, const clock& old, const clock& hb) {
         edges out;

@@ -209,7 +209,7 @@ bool watch_frees() noexcept {
         const auto drop = [x](int byte) {
             return x->mem().access_plain(clash::access::destroy, byte, x->self().knows);
         };
-        const int rest = x->mem().make_watched(); // stands for the bytes that were never accessed
+        const int rest = x->mem().make_watched(); // for all bytes that were never accessed
         drop(rest);
         for (std::size_t i = 0; i < size; ++i) {
             const auto [at, fresh] = x->watched.try_emplace(block + i, rest);
@@ -226,8 +226,8 @@ bool watch_frees() noexcept {
 // The kernel's wait queue for an address is modelled as an atomic object. Each futex_wait() and
 // each futex_wake() makes a read-modify-write of this object, so the calls have one order. A wait
 // reads the futex word between the two halves of its read-modify-write. The wait may read an old
-// value of the word. But it reads no value that is older than one that an earlier waker in that
-// order knew. Waits and wakes do not synchronise with each other.
+// value of the word, but none that is older than a value that an earlier waker in that order knew.
+// Waits and wakes do not synchronise with each other.
 
 namespace {
 

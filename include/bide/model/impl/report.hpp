@@ -295,9 +295,8 @@ private:
     std::vector<std::string> names_;
 };
 
-// Returns true if stronger memory orders could prevent the failure. They could if the execution is
-// not sequentially consistent, or if two accesses are not ordered, unless the first of them is a
-// destruction.
+// Returns true if stronger memory orders could prevent the failure: the execution is not
+// sequentially consistent, or two accesses are not ordered and the first of them is no destruction.
 inline bool orders_matter(execution& x) {
     const clash* const c = clash_of(x);
     return (c != nullptr && c->earlier != clash::access::destroy) ||

@@ -82,8 +82,8 @@ inline std::string etcd_range(std::string_view key) {
     return R"({"key":")" + to_base64(key) + R"("})";
 }
 
-// Stores the value if the key was last changed in this revision (0: the key is missing). Otherwise
-// reads the key.
+// Returns a transaction that stores the value if the key was last changed in this revision (0: the
+// key is missing), and that reads the key if not.
 inline std::string etcd_exchange(std::string_view key, std::uint64_t revision,
                                  std::string_view value) {
     constexpr std::uint64_t last =
@@ -143,7 +143,7 @@ inline etcd_answer read_etcd_answer(std::string_view text) {
     return in.has_ended() ? read : etcd_answer();
 }
 
-// Reads a revision. Returns 0 if the text is none.
+// Reads a revision. Returns 0 if the text is no revision.
 inline std::uint64_t etcd_revision(std::string_view text) {
     const std::int64_t value = read_number(text, std::numeric_limits<std::int64_t>::max());
     return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0));
@@ -213,7 +213,7 @@ public:
     }
 
     void end_at(deadline end) noexcept { end_ = end; }
-    // A call connects, by libcurl.
+    // libcurl connects during a call, so these functions have nothing to do.
     bool is_open() const noexcept { return true; }
     bool is_usable() const noexcept { return true; }
     std::error_code connect() const noexcept { return {}; }
@@ -259,7 +259,7 @@ private:
                 "not an answer of etcd's gateway"};
     }
 
-    // Sends the request to the endpoints in turn, until one answers.
+    // Sends the request to one endpoint after the other, until one answers.
     etcd_result call(const terms& of, const char* what, const std::string& body, bool may_repeat) {
         const etcd_request r{what, body, may_repeat, 2 * of.max_value + (std::size_t{4} << 20)};
         bool has_logged_in = to_.user.empty();
@@ -316,8 +316,8 @@ private:
     }
 
     // Sends a request to the present endpoint. `left` endpoints share the remaining time equally,
-    // so that an endpoint that does not answer leaves time for the others. Exception: a request
-    // that may not be repeated may use all of the remaining time once the connection is made.
+    // so that an endpoint that does not answer leaves time for the others. A request that may not
+    // be repeated may use all of the remaining time once the connection is made.
     etcd_result post(const etcd_request& r, std::size_t left) {
         const long rest = std::max(ms_until(end_), 1L); // 0 means no limit
         const long share = std::max(rest / static_cast<long>(left), 1L);
@@ -364,8 +364,8 @@ private:
         return status_ == 200 ? etcd_result{std::move(answer_)} : refusal();
     }
 
-    // Returns the error of an answer that is not a success. Errors that last until an operator acts
-    // are permission_denied and protocol_error.
+    // Returns the error for an answer whose status is not 200. permission_denied and protocol_error
+    // mean that an operator has to act.
     etcd_result refusal() {
         const etcd_answer read = read_etcd_answer(answer_);
         std::string message = read.message.empty() ? read.error : read.message;

@@ -14,25 +14,25 @@
 //
 // The size of a page is a multiple of 4096 and half of the file's size. So a reader finds both
 // pages even if their bytes are damaged. A page is good if its header is valid and its checksum
-// matches. Otherwise a write of the page was interrupted, or the disk damaged it. Of two good
-// pages, the one with the higher version counts.
+// matches. If a page is not good, a write of it was interrupted, or the disk damaged it. Of two
+// good pages, the one with the higher version is the current page.
 //
-// A change overwrites the page that does not count, and syncs. A crash at any point leaves the
-// other page intact. If a page is too small for the value, or if there is no file, the writer makes
-// a new file, syncs it, renames it, and syncs the directory. A version is the time in nanoseconds
-// since 1970, or the last version plus one if that is later. So versions do not repeat when a file
-// is deleted and made again.
+// A change overwrites the page that is not current, and syncs. A crash at any point leaves the
+// current page intact. If a page is too small for the value, or if there is no file, the writer
+// makes a new file, syncs it, renames it, and syncs the directory. A version is the time in
+// nanoseconds since 1970, or the last version plus one if that is later. So versions do not repeat
+// when a file is deleted and made again.
 //
-// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it writes
-// the version into the lock file, as its only eight bytes: the synced version. That write also
-// wakes watches. It is not synced: if a crash loses it, the only cost is one more sync. A reader
-// that finds a page with the synced version returns it, without the lock. Any other reader takes
-// the shared lock, and so waits for the writer's sync. So no reader returns a value that a crash
-// could take back.
+// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then the
+// writer stores the version in the lock file, which has only these eight bytes: the synced version.
+// This also wakes watches. The lock file is not synced: if a crash loses the synced version, the
+// only cost is one more sync. A reader that finds a page with the synced version returns it,
+// without the lock. Any other reader takes the shared lock, and so waits for the writer's sync. So
+// no reader returns a value that a crash could take back.
 //
-// If a writer is killed between its write and the write of the synced version, the two versions
-// differ. The next process that holds the lock then syncs before it returns or writes a value.
-// Otherwise a loss of power could leave both pages half written.
+// If a writer is killed before it stores the synced version, the version of the current page
+// differs from the synced one. The next process that holds the lock then syncs before it returns or
+// writes a value. Without that sync, a loss of power could leave both pages half written.
 //
 // A writer also locks the value's file. If another program removed the lock file, a second writer
 // can make and lock a new lock file while the first writer still writes.
@@ -42,8 +42,8 @@
 // version is later than every version that can be read, an acknowledged value is lost: a page was
 // damaged on the disk, or the file is an older copy. If a page is bad and there is no synced
 // version, the slot reports that loss, too. If both pages are bad, or no slot writes files of this
-// size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
-// exist is absent.
+// size, operations fail with durable_errc::corrupt_record until a repair. The slot is empty only if
+// the file does not exist.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
@@ -131,16 +131,16 @@ public:
     std::uint32_t page_size = 0; // 0: unknown
     std::array<file_page, 2> headers{};
 
-    const file_page& page() const noexcept { return headers[index_]; } // the page that counts
+    const file_page& page() const noexcept { return headers[index_]; } // the current page
     const file_page& other() const noexcept { return headers[1 - index_]; }
-    // Requires that the file was read.
+    // Requires: the file was read.
     std::string_view value() const noexcept {
         return std::string_view(bytes_[index_]).substr(file_page::header_size, page().length);
     }
     bool fell_back() const noexcept { return page().is_good && !other().is_good; }
     std::uint64_t offset_of_other() const noexcept { return std::uint64_t{1 - index_} * page_size; }
 
-    // Makes the page with this version the one that counts. Returns false if there is none.
+    // Makes the page with this version the current one. Returns false if there is none.
     bool choose(std::uint64_t version) noexcept {
         index_ = page().version == version ? index_ : 1 - index_;
         return page().is_good && page().version == version;
@@ -208,14 +208,13 @@ private:
 
 // ---- the watch, by inotify(7) on the lock file
 //
-// The synced version is written into the lock file after each change, when the change is on the
-// disk.
+// When a change is on the disk, the writer stores the synced version in the lock file.
 //
 // The watch also reports when an open file description that may write the lock file is closed. The
-// end of a mark of presence closes one, and a process in another PID namespace has no other way to
-// see that end. The end of a slot object closes one, too; then a waiter reads the record without
-// need. The system reports the close just before it drops the lock. A waiter that reads at that
-// moment still sees the presence, and reads again at its next poll.
+// end of a mark of presence closes one. A process in another PID namespace sees that end only so.
+// The end of a slot object closes one, too; then a waiter reads the record without need. The system
+// reports the close just before it drops the lock. A waiter that reads at that moment still sees
+// the presence, and reads again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
 // still use a watch of the instance. So the process keeps up to four unused instances; by default
@@ -226,7 +225,7 @@ public:
     // Sets errno if it fails.
     explicit file_watch(const std::string& path) : path_(path) {
         posix_io().look_at(path_.c_str(), facts_); // before it is watched
-        // If other code closed the instance, its number may be another file's.
+        // Other code may have closed the instance, and opened another file with its number.
         if (!add() && (errno == EBADF || errno == EINVAL)) {
             events_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
             if (events_ >= 0) {
@@ -272,17 +271,17 @@ public:
 
 private:
     bool add() noexcept {
-        // An attribute changes when the file is removed.
+        // IN_ATTRIB also reports that the file is removed.
         constexpr std::uint32_t wanted = IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVE_SELF;
         watch_ = ::inotify_add_watch(events_, path_.c_str(), wanted);
         return is_made();
     }
 
     // The unused instances of this process. A word has the pid in its upper half, and the
-    // descriptor of the instance in its lower half. By the pid, a child of fork() recognises its
-    // parent's instances. It must neither use nor close them: it may have closed those descriptors,
-    // and may have opened other files with the same numbers. There is no mutex, because it could
-    // stay locked in a child.
+    // descriptor of the instance in its lower half. The pid shows a child of fork() which instances
+    // are its parent's. The child neither uses nor closes these: it may have closed those
+    // descriptors, and may have opened other files with the same numbers. There is no mutex,
+    // because it could stay locked in a child.
     using place = native_platform::atomic<std::uint64_t>;
     static auto& unused() noexcept {
         static place all[4];
@@ -517,15 +516,15 @@ private:
         return !error || fail(lock_path_, error);
     }
 
-    // Locks the lock file or the value's file. A blocking flock() has no deadline, so this polls. A
-    // sync takes about a hundred microseconds: the pauses begin below that and grow, so that a
-    // crowd of waiters leaves the processors to the holder. They are random, so that waiters do not
+    // Locks the lock file or the value's file. A blocking flock() has no deadline, so this function
+    // polls. A sync takes about a hundred microseconds: the pauses begin below that and grow, so
+    // that many waiters leave the processors to the holder. They are random, so that waiters do not
     // poll at the same moments.
     //
-    // Polling waiters miss a process that releases the lock and takes it again at once. So one
-    // process that has waited long takes a second lock, the claim, and polls often. A process that
-    // arrives and sees the claim pauses once. It does not wait for the end of the claim, because
-    // the claimant may be suspended.
+    // If a process releases the lock and takes it again at once, polling waiters do not see the
+    // free lock. So one process that has waited long takes a second lock, the claim, and polls
+    // often. A process that arrives and sees the claim pauses once. It does not wait for the end of
+    // the claim, because the claimant may be suspended.
     bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
@@ -577,18 +576,18 @@ private:
     // ---- reading
 
     // Reads without the lock, so that readers and writers do not wait for each other. Returns true
-    // if a page has the synced version: it is the value that was acknowledged last, whatever a
-    // writer does to the other page. A crash may bring back an earlier synced version. So this slot
-    // must have read under the lock before, and must have seen no later version. Also returns false
-    // if the file is absent: then the directory may have been removed, or a value may be lost; the
-    // lock file shows which of the two.
+    // if a page has the synced version. The value of that page was acknowledged last, whatever a
+    // writer does to the other page. After a crash, the synced version may be an earlier one. So
+    // returns false unless this slot has read under the lock before, and has seen no later version.
+    // Also returns false if the file is absent: a read under the lock then finds whether a value is
+    // lost.
     bool can_read_unlocked() {
         data_.forget_if_not_ours();
         if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
             return false;
         }
         const slot_version mark = synced_version();
-        // A later page than that is of a writer that has not ended, or of one that has locked a new
+        // If a page is later than the synced version, its writer has not ended, or has locked a new
         // lock file, because another program removed this one.
         struct stat now;
         const bool is_current =
@@ -624,8 +623,8 @@ private:
         return true;
     }
 
-    // Reads the file. Syncs it if the last writer may have ended before its sync. Requires the
-    // lock, as do all functions below.
+    // Reads the file. If the last writer may have ended before its sync, syncs the file.
+    // Requires: the lock is held. This also applies to all functions below.
     bool read(bool to_write) {
         if (!attach(to_write)) {
             return false;
@@ -642,7 +641,7 @@ private:
             if (!sync_data() || !sync_directory(open_directory())) {
                 return false;
             }
-            if (!is_lost_) { // otherwise the next reader must find the loss too
+            if (!is_lost_) { // if it is lost, the next reader has to find the loss, too
                 set_synced_version(pages_.page().version);
             }
         }
@@ -678,7 +677,7 @@ private:
         return has_room ? overwrite(value, next) : replace(value, next, false);
     }
 
-    // Overwrites the page that does not count, and syncs once.
+    // Overwrites the page that is not current, and syncs once.
     cas_result overwrite(std::string_view value, slot_version next) {
         seen_ = next;
         const auto before = pages_.headers;
@@ -695,8 +694,8 @@ private:
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
     // becomes <path>.damaged, and replaces an earlier one of that name.
     cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
-        // Opens the directory, and allocates the lock file's space, while a failure changes nothing
-        // yet.
+        // Opens the directory, and allocates the lock file's space, before the first change: then a
+        // failure changes nothing.
         const file_descriptor<Io> directory = open_directory();
         const bool is_ready = (directory || fail(directory_)) &&
                               (data_ || set_synced_version(synced_version()) || fail(lock_path_)) &&
@@ -778,7 +777,7 @@ private:
         return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
     }
 
-    // Drops the file's cached data. Call it after a disk error: the cache may differ from the disk,
+    // Drops the file's cached data. Called after a disk error: the cache may differ from the disk,
     // and the kernel may report the error only once for each open file.
     void drop_cache() noexcept {
         io_.drop_cache(data_.get());

@@ -236,7 +236,8 @@ public:
     bool is_open() const noexcept { return pq_ != nullptr; }
     int fd() const noexcept { return ::PQsocket(pq_); }
 
-    // If the server has ended the connection, it has sent a message or closed the socket.
+    // If the server has ended the connection, the socket is readable: a message or the end has
+    // come.
     bool is_usable() const noexcept {
         return pq_ != nullptr && ::PQstatus(pq_) == CONNECTION_OK &&
                ::PQtransactionStatus(pq_) == PQTRANS_IDLE &&

@@ -2,9 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// hiredis connects and parses replies. The socket does not block, so that one
-// time limit holds for a whole call: hiredis's own time limit begins again with each part of a
-// reply.
+// hiredis connects and parses replies. The socket does not block, so that one time limit holds for
+// a whole call: hiredis's own time limit begins again with each part of a reply.
 
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/redis.hpp>
@@ -73,7 +72,8 @@ public:
     tls_step read(char* to, std::size_t room) {
         return step([&](std::size_t& n) { return ::SSL_read_ex(ssl_.get(), to, room, &n); });
     }
-    // Whether there is nothing to read. Reads the session tickets, which the server sends unasked.
+    // Returns true if there is nothing to read. Handles session tickets, which the server sends
+    // unasked.
     bool is_quiet() {
         char one;
         const tls_step looked =
@@ -163,8 +163,8 @@ private:
         }
     }
 
-    // Returns the code of a refusal, and sets its text. Errors that last until an operator acts are
-    // permission_denied and protocol_error.
+    // Returns the error of a failed step, and sets its text. permission_denied and protocol_error
+    // mean that an operator has to act.
     std::error_code refusal() {
         const long verdict = ::SSL_get_verify_result(ssl_.get());
         const int number = ERR_GET_REASON(::ERR_peek_error());
@@ -248,8 +248,8 @@ inline std::string_view redis_text(const redisReply& reply) noexcept {
     return reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
 }
 
-// Returns the code of an error reply. Errors that last until an operator acts are
-// permission_denied, invalid_argument and operation_not_supported.
+// Returns the code of an error reply. permission_denied, invalid_argument and
+// operation_not_supported mean that an operator has to act.
 inline std::error_code redis_error(std::string_view text) noexcept {
     const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
     if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
@@ -285,7 +285,7 @@ inline bool is_certain_redis_error(std::string_view text) {
 //
 //   0  nothing; "0" and ""
 //   1  a record; its version and value
-//   2  garbage, which no slot has written, or the last possible version; the key's type and ""
+//   2  a value that no slot has written, or the last possible version; the key's type and ""
 //   3  what was stored now; its version and ""
 //
 // KEYS: the key. ARGV to load: none. ARGV to store: the expected version and the value. A new
@@ -293,8 +293,8 @@ inline bool is_certain_redis_error(std::string_view text) {
 // the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
 // script cannot fail.
 //
-// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
-// not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
+// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST does
+// not precede HSET, because a server that lacks memory refuses HSET only if the script has written
 // nothing before.
 inline constexpr std::string_view redis_script =
     "local t = redis.call('TIME')\n"
@@ -381,7 +381,7 @@ public:
     }
     void end_at(deadline end) noexcept { end_ = end; }
 
-    // Whether the connection is not closed, and no byte waits to be read.
+    // Returns true if the connection is open, and no byte waits to be read.
     bool is_usable() {
         char one;
         return is_open_ && link_->reader->pos == link_->reader->len &&

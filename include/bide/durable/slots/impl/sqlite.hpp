@@ -8,8 +8,8 @@
 //
 // If the table is missing, the slot makes it. A change locks the database, reads the row, stores
 // the next version, and commits. The first version is the time in nanoseconds since 1970. So the
-// versions of a row that was deleted and made again do not repeat, unless the clock was set back by
-// exactly that time.
+// versions of a row that was deleted and made again do not repeat, unless the clock was set back
+// meanwhile.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
 // with a persistent journal in the other mode. If another program changes the mode of the database
@@ -68,7 +68,7 @@ public:
     }
 };
 
-// Returns the only category object of the process, also if only some of its source files define
+// Returns the only category object of the process, even if only some of its source files define
 // BIDE_DURABLE_HEADER_ONLY.
 BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     static constinit bide::detail::never_destroyed<sqlite_category_type> category;
@@ -81,8 +81,8 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // reach one file by two paths (two directories or two names), each path has its own log, and each
 // process reads and writes a different database, without an error.
 //
-// No function below opens the database: to close a descriptor of it would drop the locks of this
-// process on it.
+// No function below opens the database: if this process closed a descriptor of the database, it
+// would lose its locks on the database.
 
 // Returns the path beside which SQLite makes its files: symbolic links are resolved.
 // Throws: std::bad_alloc.
@@ -93,8 +93,8 @@ inline std::string sqlite_resolved(const std::string& path) {
     return resolved;
 }
 
-// Returns check_kind(), or EXDEV for a file that is mounted without its directory; otherwise the
-// system's error for the path. Accepts a missing file.
+// Returns the error of check_kind(), EXDEV for a file that is mounted without its directory, or the
+// system's error for the path. A missing file is no error.
 inline std::error_code check_sqlite_path(const char* path) noexcept {
     struct ::stat facts{};
     if (::stat(path, &facts) != 0) {
@@ -115,12 +115,13 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 //
 // The file `<database>-bide` has an entry for each row: the last version that a slot acknowledged,
 // and a checksum of its value. A slot writes the entry after the commit, and reads it before it
-// reads the row. If the row is older than its entry, newer values are lost: SQLite found a wrong
-// checksum in a log and dropped the rest of the log, which it does without an error; or another
-// file replaced the database. The row fell back then. If the row is missing, it was deleted, or the
-// database was truncated: the slot sets lost_acknowledged only. If a row has the version of its
-// entry and another checksum, the disk damaged it: SQLite's pages have no checksums. The file is
-// not synced; if an entry is lost or late, fewer losses are detected.
+// reads the row. The file is not synced; if an entry is lost or late, fewer losses are detected.
+//
+// If the row is older than its entry, acknowledged values are lost: SQLite found a wrong checksum
+// in a log and dropped the rest of the log, which it does without an error; or another file
+// replaced the database. If the row is missing, it was deleted, or the database was truncated: the
+// slot sets only lost_acknowledged, and not fell_back. If a row has the version of its entry and
+// another checksum, the disk damaged it: SQLite's pages have no checksums.
 //
 // The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
 // entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
@@ -141,7 +142,7 @@ struct sqlite_known_version {
     std::uint32_t sum = 0;    // of the value
 };
 
-// The entry of one row. If anything fails, there is none.
+// The entry of one row. If the file cannot be opened or read, there is no entry.
 class sqlite_version_file {
 public:
     static constexpr std::size_t entry_size = 32;
@@ -195,7 +196,7 @@ public:
         return {};
     }
 
-    // Requires a get() before.
+    // Requires: get() was called before.
     void set(sqlite_known_version known) noexcept {
         if (!file_) {
             return;
@@ -508,8 +509,8 @@ private:
             sqlite_process()->open.push_back(db_);
         }
         return ok(code) && ok(::sqlite3_busy_handler(db_, &on_busy, this)) &&
-               // A disk error must be a code, not a signal. On some systems fsync() stops at the
-               // disk's cache.
+               // Without mmap, a disk error is a code and no signal. With fullfsync, syncs do not
+               // stop at the disk's cache, as fsync() does on some systems.
                ok(execute("PRAGMA mmap_size=0; PRAGMA fullfsync=1;"
                           " PRAGMA checkpoint_fullfsync=1")) &&
                choose_journal() &&
@@ -530,8 +531,8 @@ private:
         const bool is_automatic = options_.journal == sqlite_journal::automatic;
         std::string pages = "unknown";
         std::string mode;
-        // The page count is read first: a program that makes a database sets the mode before it
-        // adds pages.
+        // The page count is read before the mode, because another program that makes the database
+        // sets the mode before it adds pages.
         if (is_automatic && (!ok(execute("PRAGMA page_count", &pages)) ||
                              !ok(execute("PRAGMA journal_mode", &mode)))) {
             return false;
@@ -541,7 +542,7 @@ private:
                         "WAL mode is not safe with this SQLite");
         }
         const bool has_wal = options_.journal == sqlite_journal::wal || mode == "wal";
-        const bool tries_wal = !has_wal && is_safe && pages == "0"; // it needs shared memory
+        const bool tries_wal = !has_wal && is_safe && pages == "0"; // WAL needs shared memory
         const std::string persist = "PRAGMA journal_mode=persist";
         if (!ok(execute(has_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
             (tries_wal && mode != "wal" && !ok(execute(persist, &mode)))) {
@@ -623,8 +624,8 @@ private:
 
     // ---- the row
 
-    // Reads the acknowledged version first, then the row, and compares them. So if the row has an
-    // earlier version than the acknowledged one, the row has fallen back.
+    // Reads the acknowledged version before the row. If the row has an earlier version than that
+    // one, acknowledged values are lost.
     bool read(slot_snapshot& there) {
         const struct scope {
             sqlite3_stmt* of;
@@ -674,9 +675,9 @@ private:
         return true;
     }
 
-    // Stores the value in the transaction, and commits that. The new version is after the version
-    // of the row, after the last acknowledged one, and not before `least`. The first version of a
-    // row is the time in nanoseconds since 1970.
+    // Stores the value in the transaction, and commits the transaction. The new version is after
+    // the version of the row, after the last acknowledged one, and not before `least`. The first
+    // version of a row is the time in nanoseconds since 1970.
     cas_result put(std::string_view value, slot_version least = 0) {
         if (value.size() > options_.max_value) {
             fail(durable_errc::too_large, "the value is longer than max_value");

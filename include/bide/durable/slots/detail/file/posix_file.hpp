@@ -116,7 +116,7 @@ inline std::error_code system_error_code(int error = errno) noexcept {
     return {error, std::generic_category()};
 }
 
-// A slot's file is regular and has one name. A file with two names would have two locks.
+// Returns an error unless the file is regular and has one name: two names would have two locks.
 inline std::error_code check_kind(const struct stat& facts) noexcept {
     return system_error_code(S_ISREG(facts.st_mode)   ? (facts.st_nlink > 1 ? EMLINK : 0)
                              : S_ISDIR(facts.st_mode) ? EISDIR
@@ -194,10 +194,10 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
 
 enum class byte_lock { set, remove, ask };
 
-// Sets or removes a write lock on one byte, or asks whether another open file description has such
-// a lock, and then returns 1. Uses F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to
-// the open file description. The system drops it when the last process that has the description
-// open has closed it or ended. Other code may use and close the file without harm.
+// Sets or removes a write lock on one byte, and returns 0; or asks whether another open file
+// description has such a lock, and returns 1 or 0. Uses F_OFD_SETLK and F_OFD_GETLK (Linux 3.15).
+// The lock belongs to the open file description. The system drops it when the last process that has
+// the description open has closed it or ended. Other code may use and close the file without harm.
 //
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
 // EOPNOTSUPP if the system has no such locks.
@@ -224,8 +224,8 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 // Each function sets errno if it fails. A test replaces this class by a simulated disk.
 class posix_io {
     // Looks at the path, or at the open file if the path is empty. Does not follow a symbolic link.
-    // Does not ask for times: on some filesystems a file whose times were asked for must record the
-    // exact time of its next write, and the sync after that takes half as long again.
+    // Does not ask for times: on some filesystems, such a request makes the next write record its
+    // exact time, and the sync after that takes half as long again.
     static int look(int fd, const char* path, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
         struct statx found;
@@ -298,12 +298,12 @@ public:
     }
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
-    // The claim: a second lock on the same file, independent of the first, on its first byte.
+    // The claim is a lock on the first byte of the same file, which does not conflict with flock().
     bool try_claim(int fd) noexcept { return lock_byte(fd, byte_lock::set, 0) == 0; }
     void unclaim(int fd) noexcept { lock_byte(fd, byte_lock::remove, 0); }
     bool is_claimed(int fd) noexcept { return lock_byte(fd, byte_lock::ask, 0) == 1; }
 
-    // True if the filesystem's locks and syncs work, as far as the system reports.
+    // Returns true if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
 #if defined(__linux__)
         struct statfs facts;
@@ -352,12 +352,12 @@ public:
     file_descriptor& operator=(const file_descriptor&) = delete;
     ~file_descriptor() { reset(); }
 
-    // Of a file that was opened by open(); may be changed to later ones of the same file.
+    // Set by open() and follow(). The user may replace them by later facts of the same file.
     struct stat facts{};
     bool is_writable = true;
     bool is_locked = false; // set by the user of the object; no file that is not open is locked
 
-    // Opens the file that the path names now by open(), unless that is open already.
+    // If the path now names another file than the open one, or none is open, calls open().
     std::error_code follow(const char* path, bool is_reading_enough) noexcept {
         struct stat now;
         if (fd_ < 0 || (!is_writable && !is_reading_enough) || io_.look_at(path, now) != 0 ||
@@ -482,7 +482,7 @@ public:
         }
         struct stat now;
         if (io.look_at(path_.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
-            // Other processes ask another file.
+            // The path has another file now, which other processes ask.
             return on < 0 ? be_present() : unexpected{system_error_code(ESTALE)};
         }
         return std::shared_ptr<slot_presence>(std::move(made));
@@ -490,13 +490,13 @@ public:
 
     // Returns true if the open file of the descriptor has the mark.
     bool is_on(int fd, std::int64_t mark) const noexcept {
-        // A lock does not conflict with its owner.
+        // The open file that has the lock finds no conflict.
         return ask(fd, mark) == presence::no && is_present(mark) == presence::yes;
     }
 
     // Asks the file that has the path now; read permission is enough. Returns `unknown` if that is
-    // not the mark's file. Returns `yes` if this process is out of descriptors or memory: so no
-    // holder is removed until the process can ask.
+    // not the mark's file. If this process is out of descriptors or memory, returns `yes`, so that
+    // no holder is removed until the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
         constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;

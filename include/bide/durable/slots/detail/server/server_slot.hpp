@@ -32,7 +32,8 @@ inline constexpr std::size_t most_call_connections = 8;
 // Connections to one server.
 //
 // A call takes an idle connection. If none is idle and fewer than the bound are open, the call
-// opens another one. Otherwise it waits for a connection, in order of arrival, until its deadline.
+// opens another one. If the bound is reached, the call waits for a connection, in order of arrival,
+// until its deadline.
 //
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
@@ -91,8 +92,8 @@ public:
     };
 
     // The result of take(). Without an error, the connection is open. With an error and a
-    // connection, it cannot be opened, and no other is open. With timed_out and no connection,
-    // other callers had all connections until the deadline.
+    // connection, the connection cannot be opened, and no other is open. With timed_out and no
+    // connection, other callers had all connections until the deadline.
     struct taken {
         borrowed of{};
         std::error_code error{};
@@ -288,8 +289,8 @@ inline std::optional<std::string> decode_url_part(std::string_view text) {
     return decoded;
 }
 
-// Reads a URL. Refuses what two readers could read in two ways, such as a second '@'. If it fails,
-// returns a text about what is wrong, which quotes no part of the URL.
+// Reads a URL. Refuses a URL that two programs could read in different ways, such as one with a
+// second '@'. If it fails, returns a text about what is wrong, which quotes no part of the URL.
 inline result<server_url, const char*> read_server_url(std::string_view url) {
     constexpr auto wrong = [](const char* error_text) { return unexpected{error_text}; };
     server_url read;
@@ -357,7 +358,7 @@ inline long ms_until(deadline end) noexcept {
     return static_cast<long>((ns + 999'999) / 1'000'000);
 }
 
-// Waits for the events. timed_out: the deadline passes first.
+// Waits for the events. Returns timed_out if the deadline passes first.
 inline std::error_code wait_for(int fd, short events, deadline end) noexcept {
     for (;;) {
         pollfd looked{fd, events, 0};
@@ -514,9 +515,9 @@ private:
         return in_process_.get([this] { return shared_server<Client>::find(terms_.target); });
     }
 
-    // Calls question() with a connection and `known`. Calls it again, on another connection, while
-    // another transaction blocks it, for at most half of the time. If `may_repeat` is true, calls
-    // it once more if the connection was lost: the server may have closed it while it was idle.
+    // Calls question() with a connection and `known`. While another transaction blocks the call,
+    // calls it again on another connection, for at most half of the time. If `may_repeat` is true,
+    // calls it once more after a lost connection: the server may have closed it while it was idle.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);

@@ -52,7 +52,7 @@ template <class... Parts> bool says(std::string_view text, Parts... parts) noexc
     return ((text.find(parts) != text.npos) || ...);
 }
 
-// If the text quotes the secret, keeps only its first word, or nothing if that quotes it, too.
+// Returns the text. If it quotes the secret, returns at most its first word, with a remark.
 inline std::string without_secret(std::string error_text, std::string_view secret) {
     if (secret.empty() || !says(error_text, secret)) {
         return error_text;
