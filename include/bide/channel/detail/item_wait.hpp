@@ -339,15 +339,40 @@ template <class T, class Platform, class Source> class item_wait {
         return thread_wait<thread, Platform>::until(queue, 1, limit);
     }
 
+    struct alignas(64) place_for_one {
+        std::optional<T> item;
+        destination to{item};
+    };
+
 public:
     // ---- Threads, after a first attempt
 
-    // `out` is an empty optional, or a vector with room for one more.
-    template <class Out, class Limit>
-    static wait_status recv(Source& s, Out& out, const Limit& limit) noexcept {
+    // `out` is a vector with room for one more.
+    template <class Limit>
+    static wait_status recv(Source& s, std::vector<T>& out, const Limit& limit) noexcept {
         destination to(out);
         return block(
             s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
+    }
+    // `out` is empty. The sender accesses one cache line: the item of a waiting receiver stands
+    // beside the destination, and not in the frame of the caller.
+    template <class Limit>
+    static wait_status recv(Source& s, std::optional<T>& out, const Limit& limit) noexcept {
+        if constexpr (sizeof(place_for_one) > 64) {
+            destination to(out);
+            return block(
+                s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); },
+                limit);
+        } else {
+            place_for_one near;
+            const wait_status got = block(
+                s, side::receiving, near.to,
+                [&]() noexcept { return s.recv(detail::into(near.item)); }, limit);
+            if (near.item) {
+                out.emplace(std::move(*near.item));
+            }
+            return got;
+        }
     }
     template <class Limit>
     static wait_status send(Source& s, T& value, const Limit& limit) noexcept {
