@@ -96,8 +96,8 @@ public:
 
     /// Sends as send() does, for a coroutine.
     /// If an aggregate is made in braces inside the co_await expression, GCC before 13 destroys it
-    /// twice. With that GCC, async_send({...}) does not compile. async_send(item{...}) compiles and
-    /// is wrong: use async_emplace(), or give the item a name first.
+    /// twice. With that GCC, async_send({...}) does not compile, but async_send(item{...}) compiles
+    /// and destroys the item twice. Use async_emplace(), or construct the item in a variable first.
     basic_async_op<sent, Platform> async_send(T value)
         requires(!detail::is_broken_in_braces<T>)
     {

@@ -6,14 +6,14 @@
 /// Decides how long a waiter spins before it sleeps (basic_spin), and how a thread waits for
 /// another thread that is between two steps (basic_backoff).
 //
-// Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
-// hand work to each other, the longest step is to wake a sleeping partner. That step consists of
-// the wake call, and of the time until the partner runs, which is 1.5 to 2 times as long as the
-// call. A waiter that spins for less than this step falls asleep just before its partner hands the
-// work back. The partner must then wake the waiter, and falls asleep itself in the same way. So two
-// threads that have slept once would sleep in every round. The budget is therefore 5/2 of the cost
-// of the wake call. The library measures that cost when it wakes a thread. The budget stays within
-// [2, 20] us.
+// Spinning pays if the awaited change comes sooner than a sleep and a wake take. Assume that two
+// threads hand work to each other, and that one of them sleeps. The other one calls the wake, and
+// then waits for the answer. After the call has returned, the woken thread needs another 1.5 to 2
+// times the time of the call until it runs. If the waiter spins for less than that, it falls asleep
+// just before its partner hands the work back. The partner must then wake the waiter, and falls
+// asleep itself in the same way. So two threads that have slept once would sleep in every round.
+// The budget is therefore 5/2 of the time of the wake call. The library measures that time when it
+// wakes a thread. The budget stays within [2, 20] us.
 //
 // With a single processor, no other thread can make the change during a spin, so no thread spins.
 // If several spins of a thread failed in a row, the thread skips some of the next spins.

@@ -373,8 +373,9 @@ public:
         return false;
     }
 
-    // Moves the stage to the next place. Returns true if the item of that place waits. The caller
-    // then still has the stage, and hands it to the thread that will call next().
+    // Moves the stage to the next place. Returns true if the item of that place is in its slot
+    // already. The caller then still owns the stage, and must pass it to a thread that calls next()
+    // and runs the stage with that item. Otherwise the thread that brings the item gets the stage.
     bool advance() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
@@ -387,7 +388,7 @@ public:
         return true;
     }
 
-    // Returns the slot of the place that the stage is at. Requires: the caller has the stage.
+    // Returns the slot of the place that the stage is at. Requires: the caller owns the stage.
     waiting& next() noexcept { return slots_[next_ & mask_].held; }
 
 private:

@@ -313,8 +313,8 @@ public:
 
     /// Waits as join_next() does, for a coroutine. If the wait ends early, by a time-out, a stop or
     /// a select, the children continue.
-    /// Throws: what join_next() throws, also with as_result(); stopped_error, if the awaiting task
-    /// is cancelled.
+    /// Throws: what join_next() throws; as_result() does not catch that. stopped_error, if the
+    /// awaiting task is cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the set is cancelled; a
     /// cancelled task waits until all children have ended.
     async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }

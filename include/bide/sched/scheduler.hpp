@@ -17,11 +17,12 @@ class fork_entry;
 struct scheduler_access;
 } // namespace detail
 
-/// Runs tasks, coroutines and functions on a fixed number of workers. Each worker is a thread. Idle
-/// workers steal tasks from busy ones. A task that awaits an operation of bide does not occupy its
-/// thread. A task may also block its thread in an operation of bide. If no other worker is idle,
-/// another thread runs the worker meanwhile. If no such thread can be started, queued tasks wait
-/// until another worker runs them. If the system has refused to start the thread, the scheduler
+/// Runs tasks, coroutines and functions on a fixed number of workers. A worker has a queue of tasks,
+/// and runs them one at a time, on a thread that was started for it. Idle workers steal tasks from
+/// busy ones. A task that awaits an operation of bide does not occupy its thread. A task may also
+/// block its thread in an operation of bide. If no other worker is idle, another thread runs the
+/// worker meanwhile. If no such thread can be started, queued tasks wait until another worker runs
+/// them. If the system has refused to start the thread, the scheduler
 /// tries again every 10 ms while it needs the thread.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
@@ -36,10 +37,10 @@ struct scheduler_access;
 ///
 /// Fairness: tasks that yield run in the order of the queue of their worker. After at most 128 runs
 /// of tasks, a worker compares its queue with the queue of one other worker, a different one each
-/// time. If the other queue is longer by more than a quarter and one task, the worker takes half of
-/// the difference. This gives a bound, if all workers run equally many tasks: while any other task
-/// runs n times, a task that yields again and again runs at least n / 2 - 128 w times, where w is
-/// the number of workers. A worker whose thread gets no processor runs no tasks. Without
+/// time. If its own queue has q tasks and the other one has more than 5/4 q + 1, the worker takes
+/// half of the difference. This gives a bound, if all workers run equally many tasks: while any
+/// other task runs n times, a task that yields again and again runs at least n / 2 - 128 w times,
+/// where w is the number of workers. A worker whose thread gets no processor runs no tasks. Without
 /// scheduler_options::enable_stealing there is no such bound.
 ///
 /// After fork() the child process has the memory of the scheduler but none of its threads. The

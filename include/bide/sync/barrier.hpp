@@ -289,9 +289,8 @@ public:
         return {typename gate::passing{&gate_, token.at_}};
     }
 
-    /// Arrives once, even if the operation is not awaited. The operation waits as wait() does, for
-    /// a coroutine.
-    /// Returns: an operation for co_await.
+    /// Arrives once, before it returns. The arrival counts even if the operation is not awaited.
+    /// Returns: an operation for co_await, which waits for the end of the phase as wait() does.
     basic_async_op<void, Platform> async_arrive_and_wait() {
         const auto mine = count(1);
         return {typename gate::passing{mine.is_last ? nullptr : &gate_, mine.at}};

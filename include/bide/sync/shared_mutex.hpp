@@ -73,8 +73,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     return wait_status::waiting;
 }
 
-// The wait of an upgrade. It serves as the queue of a thread_wait, and as the steps of an operation
-// (core/wait_ops.hpp) without its result.
+// How an upgrade waits: before all other waiters. upgrade() of a thread passes it to thread_wait.
+// async_upgrade() passes it to lock_operation(), which adds the result (core/wait_ops.hpp).
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
 

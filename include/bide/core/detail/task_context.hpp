@@ -99,9 +99,9 @@ public:
     // returns false.
     virtual bool is_cancelled() noexcept = 0;
 
-    // Called if a cancelled chain awaits children (task/compose.hpp) and begin_wait() has therefore
-    // returned false. The children may begin nevertheless. Each call counts one such await. Returns
-    // true if the count is so high that this await must be stopped.
+    // Called if a cancelled chain awaits children (task/compose.hpp). Such children are started
+    // nevertheless, as cancelled ones. To end a loop of such awaits, each call counts one of them.
+    // Returns true if the count has reached a limit: this await then starts no child.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the time at which the chain is cancelled.
