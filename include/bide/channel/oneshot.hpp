@@ -75,8 +75,9 @@ public:
         return sends;
     }
 
-    // Closes the channel for the receiver. If `drops` is true, the receiver is destroyed: drops
-    // its reference, too. Returns true if this call closed the channel.
+    // The receiver closes the channel. `drops` is true if the destructor of the receiver calls this
+    // function, which then also drops the receiver's reference to the state. Returns true if this
+    // call closed the channel. (If `drops` is true, the result is not used.)
     static bool close(oneshot_state* s, bool drops) noexcept {
         if (drops && s->is_alone()) { // the sender has ended, and there are no waiters
             delete s;

@@ -9,10 +9,11 @@
 /// The coroutine may belong to any library. Requires: if its promise has one of the following
 /// members, the member behaves as stated.
 ///
-/// - await_transform returns the operation as an rvalue, or an awaiter that wraps the one of
-///   operator co_await(). If the wrapper passes on a coroutine_handle<>, which has no promise, the
-///   next two members are not found. asio::awaitable accepts operations of Asio only, so
-///   interop/asio.hpp makes one of a bide operation.
+/// - await_transform returns the operation as an rvalue, or an awaiter that wraps the operation's
+///   own awaiter (the result of operator co_await()). If the wrapper passes a coroutine_handle<> to
+///   that awaiter, the next two members are not found, because such a handle has no promise.
+///   asio::awaitable accepts only operations of Asio: interop/asio.hpp makes such an operation from
+///   one of bide.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the
 ///   coroutine is part of, or nullptr.
@@ -40,11 +41,11 @@
 /// destroyed while a release on another thread resumes it. Waits by callbacks have no such
 /// requirement (core/callback_wait.hpp).
 //
-// A callback_wait is destroyed only after the releaser has reported the end of its call of the
-// waker. The wait of a coroutine has no such report. The coroutine may have ended as soon as it was
-// posted, and its frame, which contains the node, may be destroyed. If the coroutine waited for the
-// report, each resumption would wait for the releaser, which may be preempted between the post and
-// the report.
+// Why only coroutines have this requirement: a releaser reports to a callback_wait that its call of
+// the waker has ended, and the callback_wait is destroyed only after that report. To the wait of a
+// coroutine, a releaser can report nothing. The coroutine may end as soon as it was posted, and the
+// node is in its frame, which may then be destroyed. If the coroutine waited for a report, each
+// resumption would wait for the releaser, which may be preempted between the post and the report.
 
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
@@ -179,9 +180,10 @@ public:
         }
     }
 
-    // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
-    // false if this thread has no queue for it. In this case, the coroutine continues. If the
-    // result is true, this call was the last access to *this.
+    // Queues the coroutine behind the runnables that are queued already, without beginning a wait.
+    // Returns true if it is queued; this call was then the last access to *this. Returns false if
+    // there is no executor and no open wake_scope to queue it on; the coroutine then continues at
+    // once.
     bool yield() noexcept { return post_last(resumption(), &basic_worker_host<Platform>::yield); }
 
     // Called when the budget is spent. Works like yield(), but `then` runs in place of the
@@ -379,8 +381,9 @@ struct never_armed {
     void disarm() noexcept {}
 };
 
-// Moves a value out. The overload for an optional moves the flag and the value separately. Two
-// stores have just written them; one load of both would have to wait for these stores.
+// Moves a value out. Two stores have just written the flag and the value of an optional. One load
+// of both would have to wait for these stores, so the overload for an optional moves the flag and
+// the value separately.
 template <class T> T move_out(T& from) { return std::move(from); }
 template <class T> std::optional<T> move_out(std::optional<T>& from) {
     if (from.has_value()) {
@@ -578,8 +581,9 @@ private:
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // These other jobs may cancel the awaiting task, which then continues. So before the host runs
 // them, it calls begin_wait of each awaiting task, the innermost one first, and each task begins
-// its wait. When the inner job returns, its awaiting task may have continued or may be destroyed.
-// So after the inner job, only inner_wait is accessed, which lies on the stack.
+// its wait. From then on, the awaiting task may continue or be destroyed before the inner job
+// returns. So after the inner job, await_suspend() first reads `has_begun_wait` in the inner_wait,
+// which lies on the stack. If it is true, await_suspend() accesses nothing else.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:

@@ -40,8 +40,9 @@
 /// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
 ///                                        moves to the library. 0: they do not.
 /// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function.
-///                                        Otherwise empty. Such a function has no static object:
-///                                        files that differ in BIDE_COMPILED would have one each.
+///                                        Otherwise empty. Such a function must contain no static
+///                                        object: files that differ in BIDE_COMPILED would use
+///                                        different objects.
 /// BIDE_COMPILED_TEMPLATE() here          Its argument is instantiated only in the library. Members
 ///                                        that are defined in their class are still inlined.
 /// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
@@ -49,14 +50,16 @@
 ///                                        library bide::durable, includes durable/source.hpp.
 ///                                        Files of one program may differ in it.
 /// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions.
-///                                        Otherwise empty. Such a function has no static object:
-///                                        files that differ in the macro above would have one each.
+///                                        Otherwise empty. Such a function must contain no static
+///                                        object: files that differ in the macro above would use
+///                                        different objects.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
-///                                        Files of one program may differ in it: of an inline
-///                                        function in both, the linker keeps one version.
+///                                        Files of one program may differ in it. If an inline
+///                                        function is in files of both kinds, the linker keeps one
+///                                        version of it: with probes or without.
 /// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
 ///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.

@@ -201,8 +201,8 @@ private:
 
 } // namespace detail
 
-/// Is the platform of the real machine. Futex sleeps on an address by a call of the system. The
-/// head of this file describes the members.
+/// The platform of the real machine. Futex is the class that makes the system calls to sleep on an
+/// address and to wake the sleepers. The head of this file describes the members.
 template <class Futex> struct BIDE_SHARED basic_native_platform {
     /// Says that the program runs, and that no model checker explores it.
     static constexpr bool model = false;

@@ -118,9 +118,9 @@ namespace detail {
 // when its wait ends. An executor that derives from executor_users counts its users. If it is
 // destroyed while it has a user, it terminates the program.
 //
-// A user is not counted while the executor runs it, nor when it will never be posted again. When an
-// executor is destroyed, it has run everything that was posted to it. A user that is still counted
-// would later be posted to the destroyed executor.
+// A user is not counted while the executor runs it, nor when it will never be posted again. An
+// executor runs everything that was posted to it before it is destroyed. So a user that is counted
+// at that time would later be posted to a destroyed executor.
 
 class executor_users {
 protected:

@@ -56,10 +56,11 @@ namespace bide { inline namespace BIDE_ABI {
 //            t < until: wake the sleeper                   next < u: do not sleep until u
 //
 // At least one of the two threads sees the write of the other. If both do, the sleeper stays awake
-// and is woken needlessly. next_ns() may be earlier than the earliest timer, and at most one tick
-// of the wheel later. So next_ns() need not change when the earliest timer is cancelled. A timer
-// that is added with a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and
-// reads it again.
+// and is woken needlessly.
+//
+// next_ns() may be earlier than the earliest timer: it need not change when that timer is
+// cancelled. It may also be later, but at most by one tick of the wheel. A timer that is added with
+// a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it again.
 //
 // The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A timer
 // fires outside the lock and is listed in `calls_` meanwhile. If a timer is firing, cancel() waits
@@ -134,9 +135,10 @@ public:
 
     // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
     // zero, takes the first due node. Otherwise it first passes over up to `skipped` nodes of the
-    // same tick. It passes over a node only if the node behind it is due, too. Moves nodes between
-    // levels at most `moves` times, and decrements `moves` for each move. If `moves` has reached
-    // zero, returns nullptr. Then is_moving() is true, and the caller must call again.
+    // same tick. It passes over a node only if the node behind it is due, too. Before that, moves
+    // nodes between levels if their time has come, and decrements `moves` for each move. If `moves`
+    // is zero and a node still has to move, returns nullptr: is_moving() is then true, and the
+    // caller must call again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
         const std::uint64_t tick = tick_of(now);
         for (;;) {
@@ -290,9 +292,9 @@ struct timer : detail::wheel_node {
 /// Requires: at its destruction, the queue holds no timer, and no call is under way.
 template <class Platform> class basic_timer_queue {
 public:
-    /// Makes an empty queue. Each add() of a timer that is earlier than next_ns() wakes `earlier`,
-    /// outside the lock. The times of timers are rounded up to multiples of `slack_ns`, so that the
-    /// timers of one interval fire together.
+    /// Makes an empty queue. Each add() of a timer that is earlier than next_ns() calls the waker
+    /// `earlier`, outside the lock. The times of timers are rounded up to multiples of `slack_ns`,
+    /// so that the timers of one interval fire together.
     explicit constexpr basic_timer_queue(waker earlier = {}, std::int64_t slack_ns = 1) noexcept
         : earlier_(earlier), slack_ns_(slack_ns > 1 ? slack_ns : 1) {}
     basic_timer_queue& operator=(basic_timer_queue&&) = delete;
@@ -343,9 +345,9 @@ public:
 
     /// Fires at most `most` of the timers that are due at `now`, in the order of their times. If
     /// more timers are due, next_ns() is not later than `now`. Coroutines that become runnable on
-    /// this thread run at the end of the call. Before each timer fires, wakes `each`. If `skipped`
-    /// is not zero, timers of about the same time fire in another order: each firing passes over up
-    /// to `skipped` due timers, which fire later.
+    /// this thread run at the end of the call. Calls the waker `each` before each timer fires. If
+    /// `skipped` is not zero, timers of about the same time fire in another order: each firing
+    /// passes over up to `skipped` due timers, which fire later.
     BIDE_NOINLINE unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
                                     waker each = {}) noexcept {
         if (next_ns() > now) {
@@ -479,9 +481,10 @@ private:
     void end_firing(call& mine) noexcept {
         mine.firing = nullptr;
         if (cancelling_ != 0) {
-            // Order: relaxed; written under the lock. A canceller sleeps only while the count is
-            // the one that it has read. If it has read the old count, it is woken below. If it
-            // reads the new count, it does not sleep.
+            // Order: relaxed; written under the lock. A canceller sleeps only if the count is still
+            // the one that it has read. If it has read the old count, it does not fall asleep any
+            // more, or it is woken below. A canceller that reads the new count no longer waits for
+            // this firing.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
             futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -499,9 +502,9 @@ private:
             before->next = mine.next;
         }
     }
-    // Sets next_ns() to the time of the earliest node, but only if that is later than its present
-    // value. The caller holds the lock. A sleeper may sleep until the present value, and nothing
-    // here would wake it for an earlier one.
+    // Sets next_ns() to the time of the earliest node, if that is later than its present value. (If
+    // it is earlier, nothing changes: a sleeper may sleep until the present value, and this
+    // function wakes no sleeper.) The caller holds the lock.
     void raise_next() noexcept {
         const std::int64_t next = wheel_.next_ns();
         // Order: both relaxed; written under the lock. A sleeper that misses the later time only

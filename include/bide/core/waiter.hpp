@@ -17,16 +17,17 @@
 //   waiting       Not published. The owner has a waker, or is a thread that does not sleep.
 //   parked        Not published. The owner is a thread that sleeps on this word or is about to.
 //   granted ...   Published: the outcome of the wait.
-//   + announced   Decided but not published. The primitive may be destroyed. The node is in a
-//                 list of the releaser's thread, which publishes the outcome just before it runs
-//                 the waker.
+//   + announced   An outcome with one more bit: decided but not published. The primitive may be
+//                 destroyed. The node is in a list of the thread that decided the wait. That
+//                 thread publishes the outcome just before it runs the waker.
 //
-// One release may decide several waits. The releaser announces the waits that have wakers, then
-// publishes the waits of threads, and then runs the wakers one by one. All outcomes are announced
-// before the first waker runs, so a waker may cancel any other wait of the same release, or destroy
-// its coroutine. This takes the node out of the list, and the waker of the node does not run.
-// Another thread that cancels such a wait blocks until the node is published (await_outcome()). If
-// a waker makes a release itself, the nodes of that release are appended to the list.
+// One release of a primitive may decide several waits. The thread that makes the release is called
+// the releaser. It announces the waits that have wakers, then publishes the waits of threads, and
+// then runs the wakers one by one. All outcomes are announced before the first waker runs, so a
+// waker may cancel any other wait of the same release, or destroy its coroutine. This takes the
+// node out of the list, and the waker of the node does not run. Another thread that cancels such a
+// wait blocks until the node is published (await_outcome()). If a waker makes a release itself, the
+// nodes of that release are appended to the list.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -91,18 +92,19 @@ template <class Platform> struct waiter_link {
 //
 // A releaser claims the choice of a case before it moves an item to or from that case. It claims it
 // under the lock of its primitive. Then it commits, or abandons the claim if there is no item to
-// move. If another releaser holds the claim, the releaser waits for the end of that claim. If it
-// skipped the case and the other releaser abandoned its claim, the case would sleep although its
-// item is there.
+// move. If another releaser holds the claim, the releaser waits for the end of that claim. It must
+// not skip the case instead: if the other releaser then abandoned its claim, the case would sleep
+// although its item is there.
 //
 // Claims cannot deadlock. A releaser that holds a claim waits for nothing but a second claim. It
 // needs two claims only if it matches a sender and a receiver that are both cases of selects. It
 // then claims the choice with the lower address first.
 template <class Platform> class basic_choice {
 public:
-    /// Is a function that returns the waiter of the owner: the thread or coroutine that waits for
-    /// all cases. It returns nullptr if the owner does not wait yet. A releaser publishes the
-    /// outcome of the chosen case, calls this function, and grants the waiter that it returns.
+    /// A function that returns the waiter of the owner: the thread or coroutine that waits for all
+    /// cases. It returns nullptr if the owner does not wait yet. After a releaser has published the
+    /// outcome of the chosen case, it calls this function, and grants the waiter that the function
+    /// returns.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
@@ -257,11 +259,11 @@ public:
         return true;
     }
 
-    /// Waits for the outcome of a wait that a releaser has decided. The caller may run inside of a
-    /// waker of that same release. In this case, takes the node out of the release, and the node's
-    /// waker does not run.
-    /// Blocks: if another thread is the releaser, until that thread has published the outcome. The
-    /// releaser may first run the wakers of earlier waits of the same release.
+    /// Waits for the outcome of a wait that a releaser has decided. If the calling thread is that
+    /// releaser, the caller runs inside of a waker of the same release. In this case, takes the
+    /// node out of the release, and the node's waker does not run.
+    /// Blocks: if another thread is the releaser, until that thread has published the outcome. It
+    /// may first run the wakers of earlier waits of the release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
         for (basic_backoff<Platform> again; !is_decided(); again()) {
         }
@@ -632,7 +634,8 @@ private:
     }
 
     // Publishes the waiters of threads, and announces the waiters that have wakers. If a waiter is
-    // the selected case of a select, the waiter of the select itself replaces it in the list.
+    // the selected case of a choice with an owner, publishes that case at once, and treats the
+    // waiter of the owner in its place.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {

@@ -103,17 +103,18 @@ inline constexpr detail::asio_co_spawn<detail::standalone_asio> co_spawn{};
 
 /// The type of use_bide.
 using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
-/// Is a completion token, with which an operation of Asio returns a task of bide. The operation
-/// begins when the task is awaited.
+/// A completion token. With it, an operation of Asio returns a task of bide. The operation begins
+/// when the task is awaited.
 ///
 /// \code
 /// std::size_t n = co_await socket.async_read_some(buffer, bide::with_asio::use_bide);
 /// \endcode
 ///
-/// The value of the task is made from the arguments of the handler. A first argument that is an
-/// error_code or a std::exception_ptr is the error, and is not part of the value. If one other
-/// argument is left, it is the value. Several make a std::tuple, and none makes a void task. The
-/// error is thrown; an error_code is thrown as std::system_error.
+/// The value of the task is made from the arguments of the handler. If the first argument is an
+/// error_code or a std::exception_ptr, it is the error, and is not part of the value. If no other
+/// argument is left, the task is a task<>. If one is left, it is the value. If several are left,
+/// the value is a std::tuple of them. An error is thrown; an error_code is thrown as
+/// std::system_error.
 ///
 /// The operation begins on the thread of the coroutine, which must be allowed to use the
 /// operation's object. The coroutine continues on its own executor.

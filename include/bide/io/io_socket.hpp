@@ -109,7 +109,7 @@ public:
     /// Calls close().
     ~basic_io_socket() { close(); }
 
-    /// Closes the descriptor. Operations that wait for it return errc::closed.
+    /// Closes the descriptor. Operations that wait on it end with errc::closed.
     void close() noexcept {
         if (fd_ >= 0) {
             const int saved = errno;
@@ -123,8 +123,8 @@ public:
     int fd() const noexcept { return fd_; }
     /// Returns true if it owns a descriptor.
     explicit operator bool() const noexcept { return fd_ >= 0; }
-    /// Returns the descriptor, open; the caller then owns it. Operations that wait for it return
-    /// errc::closed.
+    /// Gives the descriptor to the caller, which must close it. Returns -1 if there is none.
+    /// Operations that wait on the descriptor end with errc::closed.
     int release() noexcept {
         if (fd_ >= 0) {
             driver_->forget(fd_);

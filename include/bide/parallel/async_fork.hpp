@@ -104,8 +104,8 @@ public:
         using wait = async_op<void>;
 
     public:
-        /// Constructs the awaiter of an operation, which exists until the end of the await
-        /// expression.
+        /// Constructs the awaiter of an operation.
+        /// Requires: the operation outlives the awaiter. A co_await expression ensures that.
         explicit awaiter(fork_operation& of) noexcept
             : call_(of.on_, std::move(of.stop_), of.function_), op_(made(call_)), wait_(op_) {}
 
@@ -153,8 +153,8 @@ private:
 /// function, this_task refers to no task. If the function blocks, it blocks a worker.
 ///
 /// The wait allocates nothing. The call of async_fork() allocates the state of a std::stop_source.
-/// With GCC before 13, give a function with captures, and a policy with options in braces, a name
-/// in an earlier statement (see task_runner::spawn()).
+/// With GCC before 13, a function with captures must have a name, and so must a policy with options
+/// in braces: define them in an earlier statement (see task_runner::spawn()).
 /// Blocks: never, with one exception: if the coroutine is destroyed while it waits, the destruction
 /// blocks until the function has ended.
 /// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if a stop or a

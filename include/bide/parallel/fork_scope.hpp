@@ -18,15 +18,16 @@
 // A lane is a stack. In two cases, a spawned function must not be pushed to the lane of the calling
 // thread. First, the thread is in a join whose second arm is on the lane: the join expects this arm
 // at the top of the lane. Second, the thread is a thief that runs an arm for which a join waits:
-// the function would delay the join. In both cases, the depth of the lane differs from the depth
-// that the frame has stored. So the function is pushed to a separate lane of the scope, called the
-// lane beside. Such a function is called a function beside. All jobs of the lane beside are public,
-// and idle workers take them. The frame of the body runs the remaining jobs at its end.
+// the function would delay the join. spawn() detects both cases, because the depth of the lane
+// differs from the depth that the frame has stored. It then pushes the function to a separate lane
+// of the scope, called the lane beside. Such a function is called a function beside. All jobs of
+// the lane beside are public, and idle workers take them. The frame of the body runs the remaining
+// jobs at its end.
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
-// function never runs inside spawn(). It runs in one of three places: on an idle worker, or in the
-// frame of its spawner after the spawner has returned, or on top of a join that waits for an arm in
-// the course of which the scope was opened (leapfrogging).
+// function never runs inside spawn(). It runs in one of three places: on an idle worker; in the
+// frame of its spawner, after the spawner has returned; or on top of a join that waits for a stolen
+// arm, if the scope was opened in the course of that arm (leapfrogging).
 //
 // The stack is bounded. A waiting frame may take a function from a thief. That function may spawn
 // another one, which the thief takes back while it waits, and so on. The stacks of both threads
@@ -34,9 +35,9 @@
 // stack would not grow. So at most `most_waits` waits of a thread run other jobs on top of each
 // other. In a further wait, the thread sleeps until the function has ended.
 //
-// While the frame of the body waits for a function beside, its thread runs no other jobs. The
-// reason is that its lane may have older jobs. If the thread ran an arm of another thread, that
-// other thread could take those older jobs.
+// While the frame of the body waits for a function beside, its thread runs no other jobs, because
+// its lane may have older jobs. If the thread ran a job of another thread, that other thread would
+// take jobs from this lane while it waits (leapfrogging), and could take these older ones.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -460,8 +461,9 @@ private:
             [this](job<F>& made) { push_beside(made); },
             [](void* cell) { ::operator delete(cell); });
     }
-    // Pushes a job to the lane beside. The head of this file says when a job must not be on the
-    // lane of the calling thread.
+    // Pushes a job to `beside_`, the separate lane of this scope, and not to the lane of the
+    // calling thread. The head of this file says when that is needed ("the lane beside"). If there
+    // are no lanes, the job only goes to the list `beside_jobs_`.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
     // Called at the end of the frame of the body. Runs the functions of the lane beside that no

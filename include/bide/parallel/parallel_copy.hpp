@@ -63,7 +63,7 @@ template <class It, class Out, class Other> struct parted_output {
     }
 };
 
-// Copies the elements that are kept to consecutive places, in their order.
+// Copies the kept elements to consecutive places, in their order.
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
 // place of an element is known only after keeps() was called for all elements before it. The thread

@@ -152,9 +152,11 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Takes the next work. If `has_token` is true, an item of the caller has ended, and this call
-    // first puts back the token of that item.
-    // Returns: the number of a serial stage, `source` or `over`.
+    // Takes the next work. If `has_token` is true, the caller has a token that it no longer needs,
+    // because the item of the token has ended or there was no item. This call first puts that token
+    // back.
+    // Returns: one of three: the number of the serial stage that the caller now runs; `source`, if
+    // the caller now reads the source; or `over`, if the pipeline is over.
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
 

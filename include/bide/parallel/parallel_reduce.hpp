@@ -68,8 +68,10 @@ public:
 private:
     using platform = typename Forker::platform;
 
-    // The first call at a place in the program is measured as a fork-join, which takes longer than
-    // the same tree on one thread. So this limit is higher than that of a loop.
+    // If a call is expected to take at most this time, it first runs on the calling thread, without
+    // a fork-join. Nothing is known of the first call, so it runs as a fork-join. Its time becomes
+    // the expectation for the next calls, and contains the forks at all nodes of the tree. So this
+    // limit is higher than that of a loop, which forks only when threads want work.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 
@@ -105,8 +107,9 @@ private:
     }
 
     // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` is empty
-    // afterwards. A part that is skipped is not divided. If begin() has reduced a node of the tree,
-    // `result` contains the result of that node at the call.
+    // afterwards. A part that is skipped is not divided. If begin() has already reduced the node
+    // `part`, does nothing: the calls for the nodes above it have passed down `result`, which
+    // contains the result of begin().
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();

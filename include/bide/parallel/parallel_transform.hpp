@@ -12,8 +12,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, uses one
-// index for all of them, in blocks, and not one iterator for each range.
+// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, one index
+// runs over all of them (each_index()). Otherwise each range has an iterator of its own.
 template <class F, class It, class Out, class... Others>
 BIDE_INLINE void transform_serially(F& f, It it, const It& last, Out target, Others... others) {
     if constexpr ((std::contiguous_iterator<It> && ... && std::contiguous_iterator<Others>) &&

@@ -36,8 +36,8 @@
 //                                 or pop looks.
 //
 // The caller tells the deque how many public jobs are wanted: at least two, and more while workers
-// sleep. The deque asks for this number only when the owner looks. A number that is too small or
-// too large only changes when jobs become public.
+// sleep. The deque asks for this number only when the owner looks. If the number is too small or
+// too large, jobs become public later or earlier than is best; nothing else changes.
 //
 // Only the owner writes a limit of the first kind. The thief that takes the last public job writes
 // `requested`. So the owner's next push or pop publishes half of the private jobs.
@@ -51,9 +51,9 @@
 // [fork_deque.request].
 //
 // If the deque has neither public nor private jobs, the next push looks. Proof: bottom then equals
-// top. `limit_` is at least top + 2 in each of three cases. The owner saw this top when it took
-// back the last job. The owner set this top in reset(). Or a thief took the last job and then wrote
-// `requested`.
+// top. `limit_` is at least top + 2 in each of three cases. The owner took back the last job: it
+// saw this top, and set the limit. The owner set this top in reset(), which keeps such a limit. Or
+// a thief took the last job, and then wrote `requested`.
 //
 // A late request may replace another request. Each request is an exchange, so an owner that reads
 // the last request of a chain of exchanges sees which jobs all thieves of the chain have taken.
@@ -74,9 +74,10 @@
 // the owner (core/platform.hpp). On a system without a heavy fence, thieves do not publish, and the
 // owner keeps more jobs public.
 //
-// If a write of the limit by the owner replaces a request, the owner changes `range_` or looks at
-// it afterwards. So if a thief has set the bit, the owner clears the bit, or the thief writes
-// `requested` after the owner's write [fork_deque.publishing].
+// The owner may also replace the request of a thief that has set the bit `publishing`. After each
+// write of the limit that replaces a request, the owner changes `range_` or looks at it. So the
+// owner clears the bit, or the thief sets the bit, and then writes `requested`, after the owner's
+// write [fork_deque.publishing].
 //
 // [idle.announce] in idle.hpp: after the owner has published a job, it sees each worker that
 // announced its sleep before. A worker that announces its sleep later sees the job.
@@ -122,9 +123,9 @@ public:
     /// The minimum number of jobs that the owner keeps public, if it has so many.
     static constexpr depth_type min_public = 2;
 
-    /// Pushes a job. If the push looks, it calls wanted(), which returns the number of jobs to keep
-    /// public. A number below min_public counts as min_public. If it publishes jobs, returns true,
-    /// and the caller wakes a worker.
+    /// Pushes a job. A push that reads `range_` (a look, see the head of this file) first calls
+    /// wanted(), which returns how many jobs to keep public; at least min_public are kept public.
+    /// Returns true if this push has published jobs; the caller then wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
     template <class Wanted = depth_type (*)() noexcept>
     bool push(Job& job, Wanted wanted = &least) {
@@ -141,8 +142,8 @@ public:
     }
 
     /// Takes back the youngest job, at depth `at`, unless it was stolen. A stolen job stays in its
-    /// slot. The owner pushes later jobs above it while the stolen job runs. If the pop looks, it
-    /// calls wanted(), as push() does.
+    /// slot. The owner pushes later jobs above it while the stolen job runs. A pop that reads
+    /// `range_` calls wanted() as push() does.
     /// Requires: at + 1 == depth().
     template <class Wanted = depth_type (*)() noexcept>
     fork_pop pop(depth_type at, Wanted wanted = &least) noexcept {

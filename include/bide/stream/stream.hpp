@@ -96,7 +96,7 @@ template <stream S, class F> class [[nodiscard]] mapped {
 public:
     /// The type of an item.
     using value_type = std::remove_cvref_t<R>;
-    /// The result of next(): a pointer if the function returns an lvalue reference; otherwise a
+    /// The result of next(): a pointer if the F of map() returns an lvalue reference; otherwise a
     /// std::optional.
     using next_type = std::conditional_t<std::is_lvalue_reference_v<R>, std::remove_reference_t<R>*,
                                          std::optional<value_type>>;

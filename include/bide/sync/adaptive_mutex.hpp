@@ -164,8 +164,10 @@ public:
                 lock_word::release(word_);
                 return wait_status::waiting;
             }
-            // Order: acquire [adaptive_mutex.unlock], for the mutex. If the step releases the
-            // queue's lock, nothing was read or written under that lock. Failure: look again.
+            // Order: acquire [adaptive_mutex.unlock]; if the CAS takes the mutex, this thread sees
+            // what was done under it before. That CAS also releases the queue's lock. No release
+            // order is needed, because this call has not accessed the queue. Failure relaxed: the
+            // loop tries again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (is_free) {

@@ -41,8 +41,9 @@ namespace detail {
 // other arrival is allowed then.
 //
 // Last access. The step that begins the next phase is the last access of the last arrival to the
-// barrier. Each other arrival ends with its fetch_sub. The queued waiters are published only after
-// the next phase has begun.
+// barrier. Each other arrival ends with its fetch_sub. If there are waiters, the last arrival takes
+// them out of the queue before that step, and wakes them after it, without an access to the
+// barrier.
 
 template <class Platform> class basic_phase_gate {
     using node = basic_waiter<Platform>; // its amount: the phase that it waits for

@@ -35,7 +35,7 @@ void basic_permit_queue<Platform>::lend(word n, Wanted&& wanted, Open&& open) no
     bool lent = false;
     while (!lent && (seen & queued) == 0 && seen / one >= n && wanted()) {
         // Order: relaxed; the caller has a permit, so it has synchronised with the last writer
-        // already. The lock stays held. Failure: look again.
+        // already. This CAS does not release the lock: the call below does. Failure: look again.
         lent = word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_relaxed,
                                            std::memory_order_relaxed);
     }

@@ -271,10 +271,11 @@ private:
     // Requires: the lock is held.
     void unlock() noexcept { lock::release_as(word_, queue_.empty() ? word{0} : queued); }
 
-    // Marks the wait for a notification as ended. The owner and cancellers read this mark.
+    // Ends the wait of `w` for a notification: stores the stage `how`. The waiter and cancellers
+    // read the stage.
     // Requires: the lock is held.
-    // Order: relaxed; the owner reads the stage after the grant of the mutex. A canceller that
-    // reads it without the lock learns only that the wait has ended.
+    // Order: relaxed; the waiter reads the stage after it was granted the mutex. A canceller that
+    // reads the stage without the lock learns only that the wait has ended.
     static void end(node& w, stage how) noexcept {
         w.template carried<place>().stage_.store(how, std::memory_order_relaxed);
     }

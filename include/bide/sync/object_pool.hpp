@@ -322,8 +322,8 @@ public:
     /// Requires: the lease holds an object.
     T* operator->() const noexcept { return std::addressof(mine_->value); }
 
-    /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed,
-    /// destroys the object. The pool also destroys objects that have expired.
+    /// Returns the object to the pool, which then also destroys idle objects that have expired. If
+    /// the pool is closed, destroys the object instead. The lease is empty afterwards.
     void reset() noexcept { mine_.reset(); }
     /// Destroys the object instead of returning it, for example because it is broken. The lease is
     /// empty afterwards. The pool makes another object when it needs one.

@@ -169,7 +169,8 @@ public:
                                                   M&... mutexes)
         : scoped_lock(time_after(rest), mutexes...) {}
 
-    /// Locks the mutexes, or none of them if a stop is requested first. The mutexes are of bide.
+    /// Locks the mutexes, or none of them if a stop is requested first.
+    /// Requires: each mutex has lock(std::stop_token), as the mutexes of bide have.
     /// Throws: as the constructor above.
     [[nodiscard("name it")]] explicit scoped_lock(const std::stop_token& stop, M&... mutexes)
         : set_(mutexes...) {

@@ -196,8 +196,9 @@ protected:
     generator_promise_base() noexcept = default;
     ~generator_promise_base() = default;
 
-    // Called when the producer is suspended in a co_yield. Continues with the consumer. This is the
-    // last access to the frame. Returns what await_suspend() returns.
+    // Called by await_suspend() when the producer is suspended in a co_yield. Lets the consumer
+    // continue, which may destroy the frame of the producer. So await_suspend() does not access
+    // that frame afterwards, and returns the result of this function.
     auto to_consumer_from(std::coroutine_handle<> producer) noexcept {
         if constexpr (BIDE_SYMMETRIC_TRANSFER) {
             return transfer<native_platform>(consumer_, node_);
@@ -319,9 +320,8 @@ public:
     /// Returns: an operation for co_await. Its value is a std::optional with the item. If T is a
     /// reference, the value is a pointer to the yielded object, which is valid until the following
     /// next(). If the producer has ended, the value is empty or nullptr.
-    /// Throws: what the producer throws. The generator has then ended, and later calls return
-    /// nothing. Also what the move of the item throws. The following call then returns the
-    /// following item.
+    /// Throws: what the producer throws; the generator has then ended, and later calls return
+    /// nothing. What the move of the item throws; the next call then returns the item after it.
     /// Cancellation: stops the operation that the producer waits for. If the producer does not
     /// catch the stopped_error, it ends. If the consumer is destroyed while it waits, the producer
     /// is destroyed, too.

@@ -282,9 +282,9 @@ inline void check_limit(std::size_t limit) {
 /// has no executor, they run on the worker or the thread that runs it. The tasks run in parallel if
 /// there are several workers. The operation allocates `limit` frames. If the range knows its size
 /// and has fewer items, the operation allocates one frame for each item.
-/// Throws: std::invalid_argument in this call, if `limit` is zero. When awaited, the first
-/// exception of a task, of `f` or of the range, when all tasks have ended; stopped_error, if the
-/// awaiting task is cancelled before all items are begun; std::bad_alloc.
+/// Throws: at the call: std::invalid_argument if `limit` is zero; std::bad_alloc. When awaited, and
+/// only after all tasks have ended: the first exception of a task, of `f` or of the range;
+/// stopped_error if the awaiting task is cancelled before all items are begun; std::bad_alloc.
 /// Cancellation: cancels the running tasks, waits for them, and begins no further item.
 template <class Range, class F> task<> for_each_concurrent(Range&& items, std::size_t limit, F f) {
     detail::check_limit(limit);

@@ -27,10 +27,10 @@
 // acquisitions would then follow each other without an interval.
 //
 // A reservation is cancelled by a CAS that restores the previous word. The CAS succeeds if no later
-// reservation was made. If there is a later reservation, the tokens are lost, because the time of
-// the later reservation cannot change any more. If the tokens came before that time, the next
-// caller could overtake the later reservation. If they came at that time, the rate would be
-// exceeded.
+// reservation was made. If there is a later reservation, its time cannot change any more, and the
+// cancelled tokens are lost. They cannot go to another caller. If that caller got them before the
+// time of the later reservation, it would overtake that reservation. If it got them at that time,
+// the rate would be exceeded.
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
@@ -125,8 +125,8 @@ private:
         return n / common;
     }
 
-    // Returns the number of parts in a token: the greatest number for which at most one part comes
-    // in a nanosecond, and no product overflows.
+    // Returns the number of parts in a token: the greatest number p for which at most one part
+    // comes in a nanosecond, and neither n * p * period nor burst * p overflows.
     static count parts_of(std::int64_t n, std::int64_t period, std::int64_t burst) noexcept {
         return static_cast<count>(lesser(lesser(period / n, never / period / n), never / burst));
     }
@@ -222,10 +222,11 @@ public:
         return sync_wait(wait_unless(std::move(token), valid(n)));
     }
 
-    /// Acquires n tokens as acquire() does, for a coroutine. If the time of the tokens comes after
-    /// this_task::deadline(), takes no tokens, and waits until that deadline.
-    /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is
-    /// cancelled.
+    /// Acquires n tokens as acquire() does, for a coroutine. If the tokens come only after
+    /// this_task::deadline(), takes none, and waits until the deadline stops the wait. If the task
+    /// has a shield against that stop, it then acquires the tokens.
+    /// Throws: at the call: std::invalid_argument. When awaited: stopped_error, if the awaiting
+    /// task is cancelled.
     /// Cancellation: the wait is stopped.
     template <class = void> // no code for its frame is made where it is not called
     task<> async_acquire(std::int64_t n = 1) {

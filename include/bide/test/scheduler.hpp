@@ -120,9 +120,9 @@ inline simulation* here() noexcept {
 
 } // namespace detail
 
-/// Is the clock that a scheduler simulates. On a thread with a test::scheduler, now() returns the
-/// simulated time. On other threads, it returns the time of std::chrono::steady_clock. Simulated
-/// code must read this clock and never the clocks of std.
+/// The clock that a scheduler simulates. On a thread with a test::scheduler, now() returns the
+/// simulated time. On other threads, it returns the time of std::chrono::steady_clock. Code that
+/// runs in a simulation must read this clock and never the clocks of std.
 struct clock : std::chrono::steady_clock {
     /// Returns the time.
     static time_point now() noexcept {
@@ -131,7 +131,7 @@ struct clock : std::chrono::steady_clock {
     }
 };
 
-/// Is the calendar of a simulation. On a thread with a test::scheduler, now() returns the time of
+/// The calendar of a simulation. On a thread with a test::scheduler, now() returns the time of
 /// `clock`, counted from 1970. On other threads, it returns the time of std::chrono::system_clock.
 /// A simulation begins on 15 December 2039, which is later than any real time.
 struct system_clock : std::chrono::system_clock {

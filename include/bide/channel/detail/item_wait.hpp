@@ -6,17 +6,17 @@
 // waits of threads, and the operations of coroutines and selects. A Source is the object that a
 // wait belongs to, such as a channel. It has
 //
-//   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and
+//   wait_status send(T&)        Moves the item in and returns granted; or leaves it in place and
 //                               returns waiting (full), closed or no_memory.
 //   bool send_allocates         True if send() may return no_memory.
-//   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted. Or
+//   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted; or
 //                               returns waiting (empty) or closed.
 //   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
 //                               As in channel.hpp. The node of a sender carries the T, the
 //                               node of a receiver its destination.
 //   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the
-//                               source. Or leaves it in place and returns false, if neither is
-//                               possible.
+//                               source. If neither is possible, leaves it in place and returns
+//                               false.
 //   bool yield_before_wait(try_again)
 //                               Lets a thread yield before it queues. Returns true if
 //                               try_again() has returned true.
@@ -36,8 +36,8 @@ namespace detail {
 // word keeps state in the other bits. Only the holder of the lock changes these bits.
 //
 // Waiters do not write to the word, so the release is a plain store. Lock and unlock together take
-// one read-modify-write, where core/lock_bits.hpp needs two. In exchange, the releaser wakes no
-// waiter. A waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
+// one read-modify-write, where core/lock_bits.hpp needs two. But a release wakes no waiter: a
+// waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
 // (basic_backoff). Such waits are short, because a holder releases within a few instructions,
 // unless it is preempted.
 //
@@ -114,8 +114,8 @@ template <class T> struct send_error {
 
 namespace detail {
 
-// The part of a Source whose threads yield a few times before they queue, so that the other side
-// can move many items. A queued thread does not spin.
+// A base class for a Source whose threads yield a few times before they queue. Meanwhile the other
+// side can move many items. A queued thread does not spin.
 template <class Platform> class yielding_source {
 public:
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
@@ -354,8 +354,10 @@ public:
         return block(
             s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
     }
-    // `out` is empty. The sender accesses one cache line: the item of a waiting receiver stands
-    // beside the destination, and not in the frame of the caller.
+    // Requires: `out` is empty.
+    // A sender reads the `destination` of a waiting receiver and then writes the item. If both fit
+    // into one cache line (place_for_one), the item is received there and then moved to `out`. So
+    // the sender accesses one line, not two.
     template <class Limit>
     static wait_status recv(Source& s, std::optional<T>& out, const Limit& limit) noexcept {
         if constexpr (sizeof(place_for_one) > 64) {

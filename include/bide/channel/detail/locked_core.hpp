@@ -14,8 +14,8 @@
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
 //   bool put_back(T&)          moves a received item in again; if there is no room, returns false
 //                              and leaves the item unchanged
-//   take(put)                  calls put(T&), which moves the next item out; requires that there
-//                              is an item
+//   take(f)                    calls f(T&), which moves the next item out; requires that there is
+//                              an item
 //
 // Whenever the lock is free, a receiver waits only if there is no item, and a sender waits only if
 // there is no room. This holds because a thread also serves the waiter before it releases the lock:
@@ -23,9 +23,10 @@
 // waiting sender. So no waiter is woken only to look again. (The node of a select that has chosen
 // another case may still be queued; it does not count as a waiter.)
 //
-// A wait that was decided under the lock is published after the lock is released. The release of
-// the lock is the last access of each operation to the channel, and the destructor acquires the
-// lock first. So a caller that got the item, or saw the channel closed, may destroy the channel.
+// An operation that ends the waits of other threads or coroutines chooses them under the lock, but
+// wakes them only after it has released the lock. The release of the lock is the last access of
+// each operation to the channel, and the destructor acquires the lock first. So a caller that got
+// the item, or saw the channel closed, may destroy the channel.
 
 #include <bide/channel/detail/item_wait.hpp>
 

@@ -59,14 +59,15 @@ public:
                                 : wait_status::waiting;
     }
 
-    // Adds a version. Moves the waiters to `out`, to be published as granted after unlock().
+    // Adds a version, and moves the waiters to `out`. After unlock(), the caller calls
+    // out.publish(wait_status::granted).
     void post(wake_list& out) noexcept {
         latest_ = latest_ + 1;
         dequeue_all(out);
     }
 
-    // Marks this object as closed, and moves the waiters to `out`. The caller publishes them as
-    // closed after unlock(). Returns true if this call closed the object.
+    // Marks this object as closed, and moves the waiters to `out`. After unlock(), the caller calls
+    // out.publish(wait_status::closed). Returns true if this call closed the object.
     bool end(wake_list& out) noexcept {
         const bool first = !closed_;
         closed_ = true;
@@ -241,8 +242,9 @@ private:
 };
 
 // A counted reference to a value that does not change once it is shared. The last reference
-// destroys the value. So no lock is held while a value is copied or destroyed. (std::shared_ptr
-// would do the same, but it does not use the atomics of the platform.)
+// destroys the value. Under the lock of the state, threads only copy or swap references. The value
+// itself is copied and destroyed outside of that lock. (std::shared_ptr would do the same, but it
+// does not use the atomics of the platform.)
 template <class T, class Platform> class basic_shared_value {
     static_assert(std::is_copy_constructible_v<T> && std::is_nothrow_destructible_v<T>,
                   "bide: receivers copy the value: T must be copyable, and its destructor must not "

@@ -77,8 +77,9 @@ struct inner_job {
 // describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. After this call, a canceller may run at.interrupt once. That ends
-    // the wait, and wake() follows. Returns false if the chain is cancelled: it must not wait then.
+    // Begins a wait of the chain. From now on, a canceller may call at.interrupt, once, to end the
+    // wait; wake() is then called as after any wait. Returns false if the chain is cancelled
+    // already: the caller then must not wait.
     // Requires: `at` is not moved or destroyed until the chain resumes.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;

@@ -71,8 +71,8 @@ private:
         out_ += "  }\n";
     }
 
-    // Draws an edge between two threads. An edge within a thread, or from or to no event, is not
-    // drawn.
+    // Draws an edge between events of two threads. Draws nothing if both events are of the same
+    // thread, or if one of the numbers is negative: then there is no such event.
     void edge(int from, int to, const char* style) {
         if (from >= 0 && to >= 0 &&
             memory_.event_at(from).id.thread != memory_.event_at(to).id.thread) {

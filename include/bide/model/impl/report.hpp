@@ -212,8 +212,8 @@ inline const std::string& source_text(site s) {
 }
 
 // Returns the name of the object on which a source line operates: `tail_` for `tail_.store(1)`,
-// `slots` for `slots[i].load()`. Returns an empty text if the line contains no operation of the
-// kind of `e`, or several.
+// `slots` for `slots[i].load()`. `e` tells which operations count. Returns an empty text unless the
+// line contains exactly one of them, on an object with a name.
 inline std::string object_in(std::string_view line, const event& e) {
     constexpr std::array<std::string_view, 9> operations = {
         "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",

@@ -29,10 +29,10 @@
 //   an outcome | sleeps   the outcome (done, failed or returned); the owner was about to sleep
 //   (no other value is possible)
 //
-// Each step is one read-modify-write, which keeps the bits of the other side or returns them. So
-// either the owner does not sleep, or the thief wakes the owner. When the thief writes the outcome,
-// this write is its last access to the job, because the owner may then destroy the stack frame of
-// the job.
+// Each step is one read-modify-write. The owner's step and the thief's first step keep the bits of
+// the other side. The thief's last step returns them. So either the owner does not sleep, or the
+// thief wakes the owner. When the thief writes the outcome, this write is its last access to the
+// job, because the owner may then destroy the stack frame of the job.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
 // thief has forked while it runs the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
@@ -185,8 +185,10 @@ public:
     }
 
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
-    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile. (This lane
-    // may have older jobs, which a thief that stole from another lane must not find.)
+    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile, because this
+    // lane may have older jobs: the owner of such another job would take jobs from this lane while
+    // it waits, and could take these older ones. (In wait(), all older jobs of this lane were
+    // stolen before `mine`.)
     typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         return wait_for(mine, from, false);
     }
@@ -201,8 +203,8 @@ public:
     }
 
     depth_type depth() const noexcept { return deque_.depth(); }
-    // Returns true if this lane has no job for thieves, or if it has fewer jobs than `most` and
-    // fewer jobs than the number of workers that its fork-join may wake.
+    // Returns true if this lane has no job for thieves. Also returns true if it has fewer than
+    // `most` jobs, and fewer jobs than the number of workers that its fork-join may wake.
     bool wants_work(std::uint64_t most) const noexcept {
         const std::uint64_t wakes = (std::min)(worth(), pool_.wakes_for_arms());
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
@@ -512,8 +514,9 @@ public:
 private:
     using guard = typename lock_bits<Platform, std::uint32_t>::guard;
 
-    // Copies the fields of the posted arm before the arm runs: while the arm runs, another thread
-    // may take over the worker and overwrite the worker's `arm`.
+    // Runs the stolen job that `posted`, the member `arm` of the worker, describes. If there is no
+    // memory for a lane of this thread, gives the job back. Reads the members of `posted` before
+    // the job runs: meanwhile another thread may take over the worker and overwrite `arm`.
     static void run_arm(void* posted) noexcept {
         auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
         auto& job = *arm.what;

@@ -61,9 +61,12 @@ public:
         return run_jobs(until, ends, mine.outer_host());
     }
 
-    // Called by a job that waits. Runs other jobs of the loop until is_over() returns true.
-    // stop_run() does not end this call. If the calling thread does not run the loop yet, it joins
-    // the loop, and returns as soon as another thread wants to run it.
+    // Called by a thread that waits for tasks of the loop. Runs jobs of the loop until is_over()
+    // returns true. stop_run() does not end this call.
+    // If the calling thread does not run the loop yet, it joins the loop during this call, but only
+    // as long as no other thread wants to run it. If another thread does, the call returns before
+    // is_over() is true. The call returns at once if another thread runs the loop already, or if
+    // the calling thread does not own the loop.
     // Requires: the thread that makes is_over() true calls wake_any() afterwards.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         const bool joins = !runs_here();

@@ -8,15 +8,16 @@
 //
 // A worker looks for its next job in this order:
 //
-//   at intervals      timers that are due, the driver, one job from the injector, and if another
-//                     worker has more jobs, half of the difference (global_queue_interval)
+//   at intervals      timers that are due, the driver, one job from the injector, and jobs from a
+//                     ring that has many more than this worker's ring (global_queue_interval)
 //   high, low, pinned jobs, by the shares of their classes (class_shares); only after the first
 //                     such job was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
-//   other workers     half of another worker's ring, or its oldest child; at most half of the
-//                     workers search at a time
+//   other workers     half of another worker's ring; if that ring is empty, the oldest child of a
+//                     when_all() that the other worker has forked and not started; at most half of
+//                     the workers search at a time
 //   fork-joins        the oldest arm (basic_arm_source in worker.hpp)
 //
 // If it finds nothing, it sleeps. If the worker's last job was an arm of a fork-join, the worker
@@ -29,10 +30,10 @@
 // pinned job: see worker.hpp. Normal jobs never use these queues. Before the first push of a high,
 // low or pinned job, these queues cost a worker one read of a flag for each job.
 //
-// The timed sleeper is an idle worker that sleeps with a time-out. While there is a timed sleeper,
-// a push into a LIFO slot wakes no worker. After its sleep, the timed sleeper looks for workers
-// that have run no job during the sleep, and takes the job from the LIFO slot of such a worker. If
-// there is no timed sleeper, a push into a LIFO slot wakes a worker as any other push does.
+// The timed sleeper is an idle worker that sleeps with a time-out. After its sleep, it looks for
+// workers that have run no job during the sleep, and takes the job from the LIFO slot of such a
+// worker. So while there is a timed sleeper, a push into a LIFO slot wakes no worker. If there is
+// none, such a push wakes a worker as any other push does.
 //
 // Timers and files. A busy worker fires timers and polls the driver from time to time. While
 // workers sleep, there are three roles among them:
@@ -47,16 +48,17 @@
 // still needed, the worker wakes another worker, which takes over the role (hand_over_roles()).
 //
 // The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
-// time in `until_`. In the pair [timer_queue.next] (core/timer.hpp), the leader writes `until_`. If
-// another worker goes to sleep and finds an earlier timer, that worker becomes the leader. The
-// previous leader continues to sleep until its own time, and then finds that it is no longer the
-// leader. A leader that wakes gives up the role.
+// time in `until_`. A thread that adds a timer reads `until_`, and so learns whether a worker must
+// wake earlier. (The protocol [timer_queue.next] in core/timer.hpp calls this time `until`, and the
+// leader the sleeper.) If another worker goes to sleep and finds an earlier timer, that worker
+// becomes the leader. The previous leader continues to sleep until its own time, and then finds
+// that it is no longer the leader. A leader that wakes gives up the role.
 //
 // Blocked workers. A thread that blocks in a task first moves all jobs of its worker to places
 // where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
 // because the sleeper is woken for new jobs. If no worker sleeps, another thread takes over the
-// worker. Both the thread that blocks and a sleeper that is about to run a job check this. Each of
-// them changes the idle word and then reads it [idle.blocked].
+// worker. Two threads check whether a worker sleeps: the thread that blocks, and a sleeper that is
+// about to run a job. Each of them first changes the idle word and then reads it [idle.blocked].
 
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
@@ -776,9 +778,11 @@ private:
         return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
     }
 
-    // Selects the class of the next job (class_shares). For a high, a low or a pinned job, returns
-    // such a job, if there is one. If a normal job comes next, returns the job of take_due() if
-    // that is due; if not, nullptr. Not inlined, because most schedulers never call it.
+    // Selects the class of the next job (class_shares), and takes a high or a low job if its turn
+    // has come. If there is no low job, takes a high one. If it has found none, takes a pinned job,
+    // every second time. If there is still no job, and take_due() is due (injector_is_due), returns
+    // the job of take_due(). If it returns nullptr, a normal job comes next. Not inlined, because
+    // most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
         runnable* r = which == task_priority::low ? low_.pop() : nullptr;
@@ -1069,9 +1073,10 @@ private:
         }
     }
 
-    // If the owner of `w` is blocked, makes another thread run `w` and returns true. Returns false
-    // if the owner is not blocked. If no thread is free, returns false; the next free thread then
-    // runs `w`. If no thread will become free, also sets `found_no_thread` to true.
+    // If the owner of `w` is blocked, makes another thread run `w`, and returns true. Returns false
+    // in two cases: the owner is not blocked, or no thread is free. In the second case, the next
+    // thread that becomes free runs `w`. If no thread will become free, also sets `found_no_thread`
+    // to true.
     bool replace(worker& w, bool& found_no_thread) noexcept {
         found_no_thread = false;
         const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {

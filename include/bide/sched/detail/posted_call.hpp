@@ -25,8 +25,9 @@ public:
             waker([](void* self) noexcept { static_cast<posted_call*>(self)->run_posted(); }, this);
     }
 
-    // The wait operation (core/wait_ops.hpp). It posts the call when it is enqueued. The wait lasts
-    // until the call has ended, and its outcome is the outcome of the call.
+    // The wait operation (core/wait_ops.hpp). Its enqueue() posts the call. The wait lasts until
+    // the call has ended. Its result is always a success: the derived class has the outcome of the
+    // call.
     struct waiting {
         posted_call& of;
         static constexpr bool stands_alone = true;

@@ -115,9 +115,9 @@ BIDE_COLD inline unsigned cpu_count() noexcept {
 
 // ---- The scheduler of a thread
 
-// The scheduler of a thread: in a fork-join, the scheduler of the fork-join; outside of one, the
-// scheduler that started the thread. It is also set in callbacks, and on threads of a scheduler
-// that own no worker.
+// The scheduler to which a thread belongs. In a fork-join, it is the scheduler of the fork-join;
+// otherwise, the scheduler that started the thread. It is also set during callbacks, and on those
+// threads of a scheduler that own no worker.
 template <class Platform> struct BIDE_SHARED basic_current_scheduler {
     scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
     bool leaving = false;                           // the thread is in on_worker_stop

@@ -36,14 +36,18 @@
 //   pusher: job visible   read `owned_`, read the idle word
 //   thread: write `owned_`   announce that worker as asleep   look at its queue
 //
-// All of these steps are seq_cst. If the thread looks at its queue and misses the job, the pusher
-// reads the value of `owned_` that the thread wrote before this look, or a newer one. The pusher
-// also reads an idle word in which that worker sleeps, and then removes exactly that worker from
-// the set of sleepers. If the pusher reads an older value of `owned_`, the thread will look at its
-// queue before it sleeps, with another worker or without one. In this case the pusher wakes no
-// worker, or a worker that another thread owns and that searches in vain. A thread without a worker
-// uses `owned_` only: it writes `none`, and looks at its queue before it parks. A pusher that reads
-// `none` unparks the thread.
+// All of these steps are seq_cst. So one of two cases holds:
+//
+// - The pusher reads an old value of `owned_`. Then the job was visible before the thread wrote
+//   `owned_`, and the thread finds the job when it looks at its queue. The wake of the pusher is
+//   then not needed: it finds no sleeper, or it wakes a worker of another thread, which searches in
+//   vain.
+// - The pusher reads the present value of `owned_`. If the thread missed the job when it looked,
+//   the pusher also reads an idle word in which the thread's worker sleeps, and wakes exactly that
+//   worker.
+//
+// A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue before it
+// parks. A pusher that reads `none` unparks the thread.
 
 #include <bide/core/timer.hpp>
 #include <bide/io/driver.hpp>
@@ -139,9 +143,9 @@ public:
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
-        // Order: acquire [worker.ownership]; if another thread has looked for a replacement and
-        // found none, this thread sees the writes of that thread. Failure relaxed: the loop reads
-        // again.
+        // Order: acquire [worker.ownership]; if another thread has tried to find a new owner for
+        // the worker and has found none, this thread sees what that thread wrote. Failure relaxed:
+        // the loop reads again.
         while (!word_.compare_exchange_strong(seen, of(me), std::memory_order_acquire,
                                               std::memory_order_relaxed)) {
             if (seen != transferring) {
@@ -282,8 +286,9 @@ public:
     // `number` is the number of the worker that the thread owns at first.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
 
-    // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
-    // worker or that thread. Any thread may call it.
+    // Appends `r`. Any thread may call it. Returns the number of the worker that the thread of this
+    // queue owns, or `none`. The caller then wakes that worker; after `none`, it wakes the thread
+    // of this queue.
     unsigned push(runnable& r) noexcept {
         basic_injector<Platform>::push(r);
         // Order: seq_cst [thread_queue.owner]; after the job was made visible.
@@ -395,7 +400,8 @@ public:
                              : task_priority::high;
     }
 
-    // Of the decisions for normal jobs, every second one is for pinned jobs.
+    // Called if no high and no low job was taken. Every second call returns true: a pinned job then
+    // comes before normal ones.
     bool next_is_pinned() noexcept { return (++normal_decisions_ & 1) != 0; }
 
 private:

@@ -104,8 +104,8 @@ template <class Platform, class Word> struct pass_or_queue {
         while ((seen & queued) == 0) {
             // Order: release [gate.arrive], [barrier.phase] and [notify.notify]; each waiter that
             // this step lets through, and each thread that changes the word later, sees what was
-            // done before. This step ignores the lock, because the holder of the lock decides by a
-            // CAS, which sees this step. Failure: look again.
+            // done before. This step may come while another thread holds the lock: the holder
+            // queues a waiter by a CAS, which fails if this step came first. Failure: look again.
             if (at.compare_exchange_weak(seen, next(seen), std::memory_order_release,
                                          std::memory_order_relaxed)) {
                 return seen;

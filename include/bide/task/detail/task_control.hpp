@@ -32,8 +32,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 //   bits    name        set while
 //   0       active      the task is queued or runs. The bit is clear while the task waits, with one
-//                       exception: a task that was cancelled before it waits for its children stays
-//                       active, because nothing can interrupt that wait.
+//                       exception: a task that begins to wait for its children after it was
+//                       cancelled stays active, because nothing can interrupt that wait.
 //   1       claimed     a canceller interrupts the wait, so the wait's node must stay where it is
 //   2       notified    the wait has ended while `claimed` was set; the canceller wakes the task
 //   3       complete    the task has ended; its outcome does not change any more
@@ -193,8 +193,9 @@ public:
         do {
             next = seen & ~(claimed | notified);
             next |= (seen & notified) != 0 ? active : 0;
-            // Order: acq_rel [task.claim]; the canceller sees the decider's writes. The canceller's
-            // accesses to the node happen before the next steps of the task. Failure: retries.
+            // Order: acq_rel [task.claim]; if the wait has ended, the canceller sees what the
+            // thread that ended it wrote. The canceller's accesses to the node happen before the
+            // next steps of the task. Failure: retries.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & notified) != 0;
