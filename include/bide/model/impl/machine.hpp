@@ -1,6 +1,12 @@
-#include "simulated/machine.hpp"
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_MODEL_IMPL_MACHINE_HPP
+#define BIDE_MODEL_IMPL_MACHINE_HPP
 
+// The engine of a simulated machine (model/machine.hpp).
+
+#include <bide/core/platform.hpp>
 #include <bide/model/impl/fiber.hpp>
+#include <bide/model/machine.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,83 +18,98 @@
 #include <unordered_map>
 #include <utility>
 
-namespace simulated {
-namespace {
-
-using bide::model::detail::fiber;
-using picoseconds = std::int64_t;
-
-constexpr unsigned most_processors = 256;
-
-struct processor_set {
-    std::uint64_t words[most_processors / 64] = {};
-
-    bool has(unsigned p) const { return (words[p / 64] >> p % 64 & 1) != 0; }
-    void add(unsigned p) { words[p / 64] |= std::uint64_t{1} << p % 64; }
-    unsigned size() const {
-        unsigned all = 0;
-        for (const std::uint64_t w : words) {
-            all += static_cast<unsigned>(__builtin_popcountll(w));
-        }
-        return all;
-    }
-};
-
-struct line {
-    int owner = -1;  // it alone has the line, and has changed it
-    int last = -1;   // the last owner
-    processor_set sharers, seen;
-    picoseconds busy = 0; // until then it serves other requests
-    picoseconds waited = 0;
-    std::uint64_t moves = 0, accesses = 0;
-};
-
-struct thread {
-    fiber context;
-    std::function<void()> body;
-    picoseconds now = 0;
-    picoseconds stored = 0; // when its last store is done
-    picoseconds began = 0;  // its slice
-    unsigned on = 0;
-    bool is_pinned = false, is_over = false, in_time = true;
-    std::uint64_t waits = 0; // counts events, so that an old one is known
-    const void* sleeps_on = nullptr;
-    std::uintptr_t last_at = 0;
-    line* last_line = nullptr;
-    std::unordered_map<const void*, std::pair<void*, void (*)(void*)>> locals;
-};
-
-struct run_place {
-    thread* running = nullptr;
-    std::deque<thread*> ready;
-};
-
-// The thread goes on at `at`, if it has not gone on before.
-struct event {
-    picoseconds at;
-    std::uint64_t order;
-    thread* of;
-    std::uint64_t wait;
-    bool is_late; // a time-out
-};
-struct later {
-    bool operator()(const event& a, const event& b) const {
-        return a.at != b.at ? a.at > b.at : a.order > b.order;
-    }
-};
-
-machine* current = nullptr;
-
-} // namespace
-
+namespace bide { inline namespace BIDE_ABI { namespace model {
 struct machine::state {
-    numbers of;
+    using fiber = detail::fiber;
+    using picoseconds = std::int64_t;
+
+    static constexpr unsigned most_processors = 256;
+
+    struct processor_set {
+        std::uint64_t words[most_processors / 64] = {};
+
+        bool has(unsigned p) const { return (words[p / 64] >> p % 64 & 1) != 0; }
+        void add(unsigned p) { words[p / 64] |= std::uint64_t{1} << p % 64; }
+        unsigned size() const {
+            unsigned all = 0;
+            for (const std::uint64_t w : words) {
+                all += static_cast<unsigned>(__builtin_popcountll(w));
+            }
+            return all;
+        }
+    };
+
+    struct memory_line {
+        int owner = -1; // it alone has the line, and has changed it
+        int last = -1;  // the last owner
+        // For each processor that has lost the line: when the line leaves it.
+        std::unordered_map<unsigned, picoseconds> leaves;
+        processor_set sharers, seen;
+        picoseconds busy = 0;    // until then it serves other requests
+        picoseconds arrives = 0; // when a line that was fetched ahead is here
+        picoseconds waited = 0;
+        std::uint64_t moves = 0, accesses = 0;
+    };
+
+    struct thread {
+        fiber context;
+        std::function<void()> body;
+        picoseconds now = 0;
+        picoseconds stored = 0; // when its last store is done
+        picoseconds began = 0;  // its slice
+        unsigned on = 0;
+        bool is_pinned = false, is_over = false, in_time = true;
+        std::uint64_t waits = 0; // counts events, so that an old one is known
+        const void* sleeps_on = nullptr;
+        std::uintptr_t last_at = 0;
+        std::uintptr_t last_miss = 0; // the number of the line that was last waited for
+        memory_line* last_line = nullptr;
+        std::unordered_map<const void*, std::pair<void*, void (*)(void*)>> locals;
+    };
+
+    struct run_place {
+        thread* running = nullptr;
+        std::deque<thread*> ready;
+    };
+
+    // What happens at `at`: the thread goes on, or its sleep ends because of the time; if it has not
+    // gone on before.
+    struct event {
+        picoseconds at;
+        std::uint64_t order;
+        thread* of;
+        std::uint64_t wait;
+        bool is_late;
+    };
+    struct later {
+        bool operator()(const event& a, const event& b) const {
+            return a.at != b.at ? a.at > b.at : a.order > b.order;
+        }
+    };
+
+    static inline machine* current = nullptr;
+
+    // The clock of the native platform, from which deadlines are computed.
+    struct clock final : bide::detail::simulated_machine {
+        state* of = nullptr;
+        std::int64_t now() noexcept override { return of->me != nullptr ? of->me->now / 1000 : 0; }
+        std::uint64_t random() noexcept override { return of->random; }
+        bool has_processors() const noexcept override { return true; }
+        sleep_end sleep(condition, const void*, std::int64_t) noexcept override {
+            return sleep_end::idle; // the platform of the thread sleeps
+        }
+        void add_timer(timer&) noexcept override {
+            bide::detail::fatal("model::machine", of, "a simulated thread uses the native timers");
+        }
+    } native;
+
+    machine_numbers of;
     std::uint64_t random;
     double jitter;
     std::vector<std::unique_ptr<thread>> threads;
     std::vector<run_place> processors;
     std::priority_queue<event, std::vector<event>, later> events;
-    std::unordered_map<std::uintptr_t, std::unique_ptr<line>> lines;
+    std::unordered_map<std::uintptr_t, std::unique_ptr<memory_line>> lines;
     std::map<std::uintptr_t, std::pair<std::size_t, std::string>> names;
     std::unordered_map<const void*, std::deque<thread*>> sleepers;
     fiber outside;
@@ -116,16 +137,16 @@ struct machine::state {
             me->now = at;
         }
     }
-    void add_event(thread& of, picoseconds at, bool is_late = false) {
-        events.push({at, order++, &of, of.waits, is_late});
+    void add_event(thread& t, picoseconds at, bool is_late = false) {
+        events.push({at, order++, &t, t.waits, is_late});
     }
 
-    line& line_at(const void* address) {
+    memory_line& line_at(const void* address) {
         const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(address) / 64;
         if (me->last_at != at) {
             auto& found = lines[at];
             if (found == nullptr) {
-                found = std::make_unique<line>();
+                found = std::make_unique<memory_line>();
             }
             me->last_at = at;
             me->last_line = found.get();
@@ -192,7 +213,7 @@ struct machine::state {
     void run_next() {
         fiber& from = me != nullptr ? me->context : outside;
         for (;;) {
-            if (left == 0 || events.empty()) {
+            if (events.empty() || left == 0) {
                 is_stuck = left != 0;
                 me = nullptr;
                 if (&from != &outside) {
@@ -233,90 +254,149 @@ struct machine::state {
             leave(mine.on, mine.now);
             run_next();
         }
-        if (!events.empty() && events.top().at < mine.now) {
-            add_event(mine, mine.now);
+        let_earlier_run();
+    }
+    void let_earlier_run() {
+        if (!events.empty() && events.top().at < me->now) {
+            add_event(*me, me->now);
             run_next();
         }
     }
 
     // ---- Memory
 
-    double distance(const line& l, unsigned p) const {
+    double distance(const memory_line& l, unsigned p) const {
         const int from = l.owner >= 0 ? l.owner : l.last;
         if (from < 0) {
-            return of.hit; // nobody has changed it
+            return of.hit; // no processor has changed it
         }
         if (static_cast<unsigned>(from) == p) {
             return of.within;
         }
         return static_cast<unsigned>(from) / of.cores == p / of.cores ? of.within : of.between;
     }
-    bool owns(const line& l, unsigned p) const { return l.owner == static_cast<int>(p); }
+    // Returns true if the processor has the line alone, or has it until the next owner gets it.
+    bool owns(const memory_line& l, unsigned p) const {
+        if (l.owner == static_cast<int>(p)) {
+            return true;
+        }
+        const auto found = l.leaves.find(p);
+        return found != l.leaves.end() && me->now < found->second;
+    }
+    // The request of this processor for the line is served in [start, done). Half of that time
+    // passes before the line leaves its owner.
+    void move(memory_line& l, picoseconds start, picoseconds done) {
+        if (l.owner >= 0) {
+            l.last = l.owner;
+            l.leaves[static_cast<unsigned>(l.owner)] = start + (done - start) / 2;
+        }
+        ++l.moves;
+    }
+    // Waits for a line. Threads whose steps come before that time run first.
+    void await(memory_line& l, picoseconds done) {
+        l.waited += std::max(done - me->now, picoseconds{0});
+        wait_until(done);
+        let_earlier_run();
+    }
 
-    void read(line& l) {
+    void read(memory_line& l) {
         const unsigned p = me->on;
         if (owns(l, p) || l.sharers.has(p)) {
+            wait_until(l.arrives);
             return spend(of.hit);
         }
-        const picoseconds began = me->now;
-        const picoseconds start = std::max(began, l.busy);
+        const picoseconds done = share(l);
+        fetch_ahead(access::load);
+        await(l, done);
+    }
+    // Makes this processor one of those that have the line. Returns when it has the line.
+    picoseconds share(memory_line& l) {
+        const unsigned p = me->on;
+        const picoseconds start = std::max(me->now, l.busy);
         const picoseconds done = start + cost(distance(l, p));
         l.busy = l.owner >= 0 ? done : start + cost(of.shared);
+        move(l, start, done);
         if (l.owner >= 0) {
-            l.sharers.add(static_cast<unsigned>(l.owner));
-            l.last = std::exchange(l.owner, -1);
+            l.sharers.add(static_cast<unsigned>(std::exchange(l.owner, -1)));
         }
         l.sharers.add(p);
-        ++l.moves;
-        wait_until(done);
-        l.waited += me->now - began;
+        return done;
+    }
+    // If the thread goes through memory line by line, fetches the next line.
+    void fetch_ahead(access how) {
+        const std::uintptr_t at = me->last_at;
+        if (std::exchange(me->last_miss, at) + 1 != at) {
+            return;
+        }
+        const auto next = lines.find(at + 1);
+        if (next == lines.end() || next->second->owner < 0 || owns(*next->second, me->on)) {
+            return;
+        }
+        next->second->arrives = how == access::load ? share(*next->second) : own(*next->second);
+        me->last_miss = at + 1;
     }
     // Makes this processor the owner. Returns when it has the line.
-    picoseconds own(line& l) {
+    picoseconds own(memory_line& l) {
         const unsigned p = me->on;
         if (owns(l, p)) {
-            return me->now;
+            return std::max(me->now, l.arrives);
         }
         const bool has = l.sharers.has(p);
         const unsigned others = l.sharers.size() - (has ? 1 : 0);
         const picoseconds start = std::max(me->now, l.busy);
-        const double move = has ? (others != 0 ? distance(l, p) : 0) : distance(l, p);
-        l.busy = start + cost(move + of.sharer * others);
-        l.owner = l.last = static_cast<int>(p);
+        const double far = has && others == 0 ? 0 : distance(l, p);
+        l.busy = start + cost(far + of.sharer * others);
+        move(l, start, l.busy);
+        l.owner = static_cast<int>(p);
         l.sharers = {};
-        ++l.moves;
         return l.busy;
+    }
+    // Waits until the stores of the thread are done.
+    void drain() {
+        if (me->stored > me->now) {
+            wait_until(me->stored);
+            let_earlier_run();
+        }
     }
     void touch(const void* at, access how) {
         begin_step();
-        line& l = line_at(at);
+        memory_line& l = line_at(at);
         ++l.accesses;
         l.seen.add(me->on);
         switch (how) {
         case access::load: return read(l);
         case access::store: {
+            // The store happens when the line has come, but the thread does not wait for that: it
+            // goes on at the time of the store, and sees what happened until the line came.
+            const picoseconds began = me->now;
             me->stored = std::max(me->stored, own(l));
+            if (me->stored > began) {
+                fetch_ahead(access::store);
+            }
+            if (me->stored > began) {
+                me->now = me->stored;
+                let_earlier_run();
+                me->now = began;
+            }
             return spend(of.hit);
         }
-        case access::modify: {
-            const picoseconds began = me->now;
-            wait_until(me->stored);
-            wait_until(own(l));
-            l.waited += me->now - began;
+        case access::modify:
+            drain();
+            await(l, own(l));
             return spend(of.hit + of.locked);
-        }
         }
     }
 };
 
-machine::machine(const numbers& of, std::uint64_t seed, double jitter)
+machine::machine(const machine_numbers& of, std::uint64_t seed, double jitter)
     : state_(std::make_unique<state>()) {
     state_->of = of;
     state_->random = seed * 0x9e37'79b9'7f4a'7c15u | 1;
     state_->jitter = jitter;
-    state_->processors.resize(of.processors());
-    if (of.processors() == 0 || of.processors() > most_processors) {
-        throw std::invalid_argument("a machine has 1 to 256 processors");
+    const std::size_t count = std::size_t{of.sockets} * of.cores;
+    state_->processors.resize(count);
+    if (count == 0 || count > state::most_processors) {
+        throw std::invalid_argument("bide: a machine has 1 to 256 processors");
     }
 }
 machine::~machine() {
@@ -329,7 +409,7 @@ machine::~machine() {
 
 void machine::start(std::function<void()> body, std::optional<unsigned> on) {
     state& s = *state_;
-    auto& t = *s.threads.emplace_back(std::make_unique<thread>());
+    auto& t = *s.threads.emplace_back(std::make_unique<state::thread>());
     t.body = std::move(body);
     t.is_pinned = on.has_value();
     t.on = on.value_or(static_cast<unsigned>(s.threads.size() - 1)) %
@@ -337,8 +417,9 @@ void machine::start(std::function<void()> body, std::optional<unsigned> on) {
     t.context.restart(
         [](void* context) {
             auto& all = *static_cast<state*>(context);
-            thread& mine = *all.me;
+            state::thread& mine = *all.me;
             mine.body();
+            all.drain();
             mine.is_over = true;
             --all.left;
             all.end = std::max(all.end, mine.now);
@@ -352,24 +433,30 @@ void machine::start(std::function<void()> body, std::optional<unsigned> on) {
 }
 
 void machine::run() {
-    machine* const before = std::exchange(current, this);
+    state_->native.of = state_.get();
+    machine* const before = std::exchange(state::current, this);
+    auto* const clock = bide::detail::simulated_machine::exchange(&state_->native);
     state_->run_next();
-    current = before;
+    bide::detail::simulated_machine::exchange(clock);
+    state::current = before;
     if (state_->is_stuck) {
-        throw std::logic_error("all simulated threads sleep");
+        throw std::runtime_error("bide: all simulated threads sleep");
     }
 }
 
-machine* machine::here() noexcept { return current != nullptr && current->state_->me ? current : nullptr; }
+machine* machine::here() noexcept {
+    machine* const m = state::current;
+    return m != nullptr && m->state_->me != nullptr ? m : nullptr;
+}
 void machine::touch(const void* at, access how) noexcept { state_->touch(at, how); }
 void machine::fence() noexcept {
     state_->begin_step();
-    state_->wait_until(state_->me->stored);
+    state_->drain();
     state_->spend(state_->of.locked);
 }
 void machine::barrier() noexcept {
     state_->begin_step();
-    state_->wait_until(state_->me->stored);
+    state_->drain();
     state_->spend(state_->of.barrier);
 }
 void machine::pause() noexcept { state_->spend(state_->of.pause); }
@@ -383,7 +470,7 @@ unsigned machine::processor() const noexcept { return state_->me->on; }
 
 void machine::yield() noexcept {
     state& s = *state_;
-    thread& mine = *s.me;
+    state::thread& mine = *s.me;
     s.spend(s.of.yield);
     if (!s.processors[mine.on].ready.empty()) {
         s.processors[mine.on].ready.push_back(&mine);
@@ -396,9 +483,11 @@ void machine::yield() noexcept {
 bool machine::sleep(const void* word, const std::function<bool()>& is_changed,
                     std::int64_t until_ns) {
     state& s = *state_;
-    thread& mine = *s.me;
+    state::thread& mine = *s.me;
     s.spend(s.of.call);
-    s.touch(word, access::load);
+    s.begin_step();
+    s.drain();
+    s.read(s.line_at(word));
     if (is_changed()) {
         return true;
     }
@@ -420,12 +509,13 @@ void machine::wake(const void* word, int count) noexcept {
     state& s = *state_;
     s.spend(s.of.call);
     s.begin_step();
+    s.drain();
     const auto found = s.sleepers.find(word);
     if (found == s.sleepers.end()) {
         return;
     }
     for (; count > 0 && !found->second.empty(); --count) {
-        thread& t = *found->second.front();
+        state::thread& t = *found->second.front();
         found->second.pop_front();
         s.spend(s.of.wake);
         s.make_ready(t, s.me->now + s.cost(s.of.wake_delay));
@@ -444,16 +534,16 @@ void machine::name(const void* at, std::size_t size, std::string as) {
     state_->names[reinterpret_cast<std::uintptr_t>(at)] = {size, std::move(as)};
 }
 
-std::vector<line_report> machine::lines(std::size_t most) const {
-    std::vector<std::pair<picoseconds, std::uintptr_t>> all;
+std::vector<machine::line> machine::hottest(std::size_t most) const {
+    std::vector<std::pair<state::picoseconds, std::uintptr_t>> all;
     for (const auto& [at, l] : state_->lines) {
         all.emplace_back(l->waited, at);
     }
     std::sort(all.rbegin(), all.rend());
     all.resize(std::min(most, all.size()));
-    std::vector<line_report> out;
+    std::vector<line> out;
     for (const auto& [waited, at] : all) {
-        const line& l = *state_->lines.at(at);
+        const state::memory_line& l = *state_->lines.at(at);
         std::string name = "line " + std::to_string(at);
         auto next = state_->names.lower_bound((at + 1) * 64);
         if (next != state_->names.begin()) {
@@ -471,8 +561,10 @@ std::vector<line_report> machine::lines(std::size_t most) const {
     return out;
 }
 
-double machine::elapsed_ns() const { return static_cast<double>(state_->end) / 1e3; }
-double machine::used_ns() const { return static_cast<double>(state_->used) / 1e3; }
-std::uint64_t machine::steps() const { return state_->steps; }
+double machine::elapsed_ns() const noexcept { return static_cast<double>(state_->end) / 1e3; }
+double machine::used_ns() const noexcept { return static_cast<double>(state_->used) / 1e3; }
+std::uint64_t machine::steps() const noexcept { return state_->steps; }
 
-} // namespace simulated
+}}} // namespace bide::BIDE_ABI::model
+
+#endif
