@@ -154,14 +154,23 @@ public:
     /// returns. Other threads may run in this call.
     void touch(const void* address, access how) noexcept;
 
-    // The steps of simulated_platform.
+    /// Waits until the stores of the calling thread are done.
     void fence() noexcept;
+    /// Is a fence with the price of membarrier(2).
     void barrier() noexcept;
+    /// Is one pause of a thread that spins.
     void pause() noexcept;
+    /// Lets the next thread of the processor run.
     void yield() noexcept;
+    /// Looks at the clock. Returns the time since the start of the machine.
     std::int64_t now_ns() noexcept;
+    /// Sleeps until a wake of `word`, unless has_changed() returns true. Returns false if `until_ns`
+    /// comes first.
     bool sleep(const void* word, const std::function<bool()>& has_changed, std::int64_t until_ns);
+    /// Wakes at most `count` threads that sleep on `word`, in the order in which they went to sleep.
     void wake(const void* word, int count) noexcept;
+    /// Returns the object of the calling thread for `key`, which make() has made. drop() destroys it
+    /// with the machine.
     void* local(const void* key, void* (*make)(), void (*drop)(void*));
 
 private:

@@ -45,13 +45,14 @@ public:
     simulated_atomic(const simulated_atomic&) = delete;
     simulated_atomic& operator=(const simulated_atomic&) = delete;
 
-    // The members of std::atomic.
-
+    /// Returns true.
     bool is_lock_free() const noexcept { return true; }
+    /// Returns the value.
     T load(order = seq_cst) const noexcept {
         detail::touch(this, machine::access::load);
         return value_;
     }
+    /// Sets the value.
     void store(T value, order o = seq_cst) noexcept {
         if (o == seq_cst) {
             exchange(value);
@@ -60,9 +61,11 @@ public:
             value_ = value;
         }
     }
+    /// Sets the value. Returns the previous value, as do the next five functions.
     T exchange(T value, order = seq_cst) noexcept {
         return modify([=](T) { return value; });
     }
+    /// Sets the value to `desired` if it is `expected`; sets `expected` otherwise.
     bool compare_exchange_strong(T& expected, T desired, order = seq_cst,
                                  order = seq_cst) noexcept {
         detail::touch(this, machine::access::modify);
@@ -70,34 +73,46 @@ public:
         (is_equal ? value_ : expected) = is_equal ? desired : value_;
         return is_equal;
     }
+    /// Is compare_exchange_strong().
     bool compare_exchange_weak(T& expected, T desired, order a = seq_cst,
                                order b = seq_cst) noexcept {
         return compare_exchange_strong(expected, desired, a, b);
     }
+    /// Adds to the value.
     T fetch_add(difference_type by, order = seq_cst) noexcept {
         return modify([=](T was) { return static_cast<T>(was + by); });
     }
+    /// Subtracts from the value.
     T fetch_sub(difference_type by, order = seq_cst) noexcept {
         return modify([=](T was) { return static_cast<T>(was - by); });
     }
+    /// Keeps the bits that are also in `by`.
     T fetch_and(T by, order = seq_cst) noexcept {
         return modify([=](T was) { return static_cast<T>(was & by); });
     }
+    /// Adds the bits of `by`.
     T fetch_or(T by, order = seq_cst) noexcept {
         return modify([=](T was) { return static_cast<T>(was | by); });
     }
+    /// Flips the bits of `by`.
     T fetch_xor(T by, order = seq_cst) noexcept {
         return modify([=](T was) { return static_cast<T>(was ^ by); });
     }
 
+    /// Returns the value.
     operator T() const noexcept { return load(); }
+    /// Sets the value. Returns it.
     T operator=(T value) noexcept {
         store(value);
         return value;
     }
+    /// Adds 1. Returns the new value.
     T operator++() noexcept { return static_cast<T>(fetch_add(1) + 1); }
+    /// Adds 1. Returns the previous value.
     T operator++(int) noexcept { return fetch_add(1); }
+    /// Subtracts 1. Returns the new value.
     T operator--() noexcept { return static_cast<T>(fetch_sub(1) - 1); }
+    /// Subtracts 1. Returns the previous value.
     T operator--(int) noexcept { return fetch_sub(1); }
 
     /// Returns the value without an access.
@@ -122,38 +137,46 @@ public:
     /// Constructs a copy of what `other` contains.
     simulated_var(const simulated_var& other) noexcept : value_(static_cast<T>(other)) {}
 
-    // The operators of T that the library uses.
-
+    /// Copies what `other` contains.
     simulated_var& operator=(const simulated_var& other) noexcept {
         return *this = static_cast<T>(other);
     }
+    /// Writes the value.
     simulated_var& operator=(T value) noexcept {
         detail::touch(this, machine::access::store);
         value_ = value;
         return *this;
     }
+    /// Reads the value.
     operator T() const noexcept {
         detail::touch(this, machine::access::load);
         return value_;
     }
+    /// Adds `by`.
     template <class U> simulated_var& operator+=(const U& by) noexcept {
         return *this = static_cast<T>(static_cast<T>(*this) + by);
     }
+    /// Subtracts `by`.
     template <class U> simulated_var& operator-=(const U& by) noexcept {
         return *this = static_cast<T>(static_cast<T>(*this) - by);
     }
+    /// Adds 1.
     simulated_var& operator++() noexcept { return *this += 1; }
+    /// Subtracts 1.
     simulated_var& operator--() noexcept { return *this -= 1; }
+    /// Adds 1. Returns the previous value.
     T operator++(int) noexcept {
         const T before = *this;
         *this = static_cast<T>(before + 1);
         return before;
     }
+    /// Subtracts 1. Returns the previous value.
     T operator--(int) noexcept {
         const T before = *this;
         *this = static_cast<T>(before - 1);
         return before;
     }
+    /// Returns the pointer.
     T operator->() const noexcept
         requires std::is_pointer_v<T>
     {
@@ -182,47 +205,56 @@ struct simulated_platform {
     /// Names the type that calls an F at a stop.
     template <class F> using stop_callback = std::stop_callback<F>;
 
-    // The members of basic_native_platform, on the machine of the calling thread.
-
+    /// Waits until the stores of the thread are done, if the order is seq_cst.
     static void fence(std::memory_order order) noexcept {
         if (machine* const m = machine::here();
             m != nullptr && order == std::memory_order_seq_cst) {
             m->fence();
         }
     }
+    /// Does nothing: heavy_fence() does the work of both.
     static void light_fence() noexcept {}
+    /// Costs what membarrier(2) costs. Returns true.
     static bool heavy_fence() noexcept {
         if (machine* const m = machine::here()) {
             m->barrier();
         }
         return true;
     }
+    /// Costs one pause of a thread that spins.
     static void pause() noexcept {
         if (machine* const m = machine::here()) {
             m->pause();
         }
     }
+    /// Lets the next thread of the processor run.
     static void yield() noexcept {
         if (machine* const m = machine::here()) {
             m->yield();
         }
     }
+    /// Does nothing.
     static void prefetch(const void*) noexcept {}
+    /// Returns the time of the machine in nanoseconds.
     static std::int64_t now() noexcept {
         machine* const m = machine::here();
         return m != nullptr ? m->now_ns() : 0;
     }
+    /// Sleeps while `word` contains `expected`. Returns false after a time-out.
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until) noexcept {
         machine* const m = machine::here();
         return m == nullptr || m->sleep(&word, [&] { return word.peek() != expected; }, until);
     }
+    /// Wakes at most `count` of the threads that sleep on `word`.
     template <class Word> static void futex_wake(const atomic<Word>* word, int count) noexcept {
         if (machine* const m = machine::here()) {
             m->wake(word, count);
         }
     }
+    /// Returns false.
     static bool single_cpu() noexcept { return false; }
+    /// Returns the T of this thread.
     template <class T> static T& local() noexcept {
         static constexpr char key = 0;
         static constinit T outside{};
@@ -232,7 +264,9 @@ struct simulated_platform {
                                   &key, [] { return static_cast<void*>(new T{}); },
                                   [](void* of) { delete static_cast<T*>(of); }));
     }
+    /// Is local().
     template <class T> static T& near_local() noexcept { return local<T>(); }
+    /// Starts a thread of the machine that calls body(argument).
     static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) {
         machine::here()->start([body, argument] { body(argument); });
         return {};
