@@ -111,6 +111,9 @@ public:
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
 
+    // Returns true if the simulation has processors, so that a thread that spins can see a change.
+    virtual bool has_processors() const noexcept { return false; }
+
     // Arms the time-out of a coroutine that is not part of a task (core/timer.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 

@@ -176,7 +176,10 @@ private:
 
     // Returns true in a simulation: there is no other thread and the clock stands still, so a spin
     // would change nothing.
-    static bool is_of_no_use() noexcept { return detail::simulated_machine::here() != nullptr; }
+    static bool is_of_no_use() noexcept {
+        auto* const simulated = detail::simulated_machine::here();
+        return simulated != nullptr && !simulated->has_processors();
+    }
 
     // Pauses First times, then twice as often, and so on up to Last. Calls `done()` each time.
     template <int First, int Last, class Done> static bool pausing(Done& done) noexcept {

@@ -9,6 +9,7 @@
 /// The header replaces the global operators new and delete of the program. So the checker counts
 /// the memory of a body, and an abandoned execution leaks nothing.
 
+#include <bide/model/impl/machine.hpp>
 #include <bide/model/impl/ops.hpp>
 #include <bide/model/impl/verdict.hpp>
 
