@@ -45,7 +45,6 @@
 // size, operations fail with durable_errc::corrupt_record until a repair. The slot is empty only if
 // the file does not exist.
 
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
 
@@ -109,21 +108,6 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 24, length);
     store_little(bytes + 28, page_sum(bytes, length));
 }
-
-// next() returns a version that was never used: later than the current version (`last`), than each
-// version that this slot has seen, and than the clock. If the value may have fallen back, the
-// version of the lost value is unknown. Then next() skips 2^20 versions, and the version that the
-// bad page claims to have (`claimed`).
-struct file_versions {
-    static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
-    static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
-
-    static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
-                              std::uint64_t seen, std::uint64_t clock_ns) noexcept {
-        const std::uint64_t after_bad = fell_back && claimed < most_believed ? claimed + jump : 0;
-        return std::max({last + (fell_back ? jump : 1), after_bad, seen + 1, clock_ns});
-    }
-};
 
 // What was read from the file. Without a file, all numbers are 0.
 class file_pages {
@@ -236,12 +220,15 @@ public:
     file_watch(const file_watch&) = delete;
     file_watch& operator=(const file_watch&) = delete;
     ~file_watch() override {
+        int unused = events_;
         if (is_made() && ::getpid() == owner_) {
             ::inotify_rm_watch(events_, watch_); // fails if the watch ended with the file
             static_cast<void>(drain());          // so that the next watch is not readable yet
-            keep(events_);
-        } else if (events_ >= 0) {
-            ::close(events_);
+            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
+            unused = exchange(events_);
+        }
+        if (unused >= 0) {
+            ::close(unused);
         }
     }
 
@@ -289,34 +276,25 @@ private:
     }
     static std::uint64_t process() noexcept { return static_cast<std::uint64_t>(::getpid()); }
 
-    // Returns an unused instance, or -1 if there is none.
-    static int take() noexcept {
+    // If `fd` is an instance, keeps it in the first place; what was there moves to the next one, and
+    // so on. Returns the instance for which there is no place, or -1. If `fd` is -1, returns an
+    // unused instance, or -1 if there is none.
+    static int exchange(int fd) noexcept {
+        std::uint64_t moved = fd < 0 ? 0 : process() << 32 | static_cast<std::uint64_t>(fd);
         for (place& one : unused()) {
             // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
-            const std::uint64_t found = one.exchange(0, std::memory_order_acq_rel);
-            if (found >> 32 == process()) {
-                return static_cast<int>(found & 0xffffffff);
+            moved = one.exchange(moved, std::memory_order_acq_rel);
+            if ((moved >> 32 == process()) == (fd < 0)) {
+                break;
             }
         }
-        return -1;
-    }
-    // Keeps the instance in the first place. What was there moves to the next one, and so on.
-    static void keep(int fd) noexcept {
-        std::uint64_t kept = process() << 32 | static_cast<std::uint64_t>(fd);
-        for (place& one : unused()) {
-            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
-            kept = one.exchange(kept, std::memory_order_acq_rel);
-            if (kept >> 32 != process()) {
-                return;
-            }
-        }
-        ::close(static_cast<int>(kept & 0xffffffff));
+        return moved >> 32 == process() ? static_cast<int>(moved & 0xffffffff) : -1;
     }
 
     const std::string path_;
     struct stat facts_{};
     const pid_t owner_ = ::getpid();
-    int events_ = take();
+    int events_ = exchange(-1); // the inotify instance
     int watch_ = -1;
 };
 
@@ -326,7 +304,11 @@ private:
 
 // A slot on any Io. A function that returns false has recorded the error, with the file that it
 // concerns.
-template <class Io> class file_store final : public slot {
+template <class Io> class file_store final : public locking_slot<file_store<Io>> {
+    using base = locking_slot<file_store<Io>>;
+    using base::error_;
+    using base::failed;
+
 public:
     file_store(std::string path, const file_slot_options& options, Io io = Io())
         : io_(io), path_(std::move(path)), options_(options), lock_(io), data_(io),
@@ -337,57 +319,24 @@ public:
 
     result<slot_snapshot, std::error_code> load() override {
         if (can_read_unlocked()) {
-            return slot_snapshot{.version = pages_.page().version,
-                                 .value = std::string(pages_.value())};
+            return slot_snapshot{.version = version(), .value = std::string(pages_.value())};
         }
-        const operation now{*this, false};
-        if (!now.read()) {
-            return unexpected{error_};
-        }
-        return snapshot();
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        const operation now{*this, true};
-        return !now.read() ? failed() : pages_.page().version != version ? conflict() : put(value);
-    }
-
-    // Requires: the update does not use this slot.
-    cas_result update_locked(const slot_update& update) override {
-        const operation now{*this, true};
-        if (!now.read()) {
-            return failed();
-        }
-        const std::optional<std::string> value = update(snapshot());
-        return value ? put(*value) : cas_result{cas_status::stored, pages_.page().version, {}, {}};
-    }
-
-    // Replaces the file if load() reports it as corrupt. A file of a later format is not corrupt.
-    cas_result replace_damaged(std::string_view value) override {
-        const operation now{*this, true};
-        if (now.read()) {
-            return conflict();
-        }
-        if (error_ != durable_errc::corrupt_record || !fits(value)) {
-            return failed();
-        }
-        slot_version last = 0;
-        for (const slot_version claimed :
-             {pages_.page().version, pages_.other().version, synced_version()}) {
-            last = std::max(last, claimed < file_versions::most_believed ? claimed : 0);
-        }
-        return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
+        return base::load();
     }
 
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
         if (!is_file_name(path_)) {
             return unexpected{make_error_code(durable_errc::invalid_argument)};
         }
-        return marks_.be_present(options_.descriptor);
+        return presence_file::be_present(lock_path_, options_.mode, options_.descriptor);
     }
-    presence is_present(std::int64_t mark) const override { return marks_.is_present(mark); }
+    presence is_present(std::int64_t mark) const override {
+        return presence_file::is_present(lock_path_, mark);
+    }
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
-        return marks_.is_on(descriptor, mark);
+        // The open file that has the lock finds no conflict.
+        return presence_file::ask(descriptor, mark) == presence::no &&
+               is_present(mark) == presence::yes;
     }
 
     std::string explain() const override {
@@ -406,9 +355,10 @@ public:
 
 #if defined(__linux__)
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (const operation now{*this, false}; !now.is_in) { // makes the lock file
+        if (!enter(false)) { // makes the lock file
             return unexpected{error_};
         }
+        leave();
         auto made = std::make_unique<file_watch>(lock_path_);
         if (const auto error = made->is_made() ? made->drain() : system_error_code()) {
             return unexpected{error};
@@ -418,7 +368,10 @@ public:
 #endif
 
 private:
+    friend base;
+
     static constexpr std::size_t largest_page = std::size_t{1} << 30;
+    static constexpr slot_version most_believed = slot_version{1} << 62; // no clock reaches it
 
     // ---- results
 
@@ -427,10 +380,6 @@ private:
         wrong_ = &file;
         return false;
     }
-    cas_result failed(bool is_unsure = false) const {
-        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
-    }
-    cas_result conflict() const { return {cas_status::conflict, 0, snapshot(), {}}; }
     cas_result stored(slot_version version) {
         // Readers without the lock would take an earlier synced version for the last one.
         if (!set_synced_version(version) && synced_version() != 0) {
@@ -439,11 +388,12 @@ private:
         }
         return {cas_status::stored, version, {}, {}};
     }
+    slot_version version() const noexcept { return pages_.page().version; }
     slot_snapshot snapshot() const {
         if (!data_) {
             return {};
         }
-        return {.version = pages_.page().version,
+        return {.version = version(),
                 .value = std::string(pages_.value()),
                 .fell_back = fell_back(),
                 .lost_acknowledged = is_lost_};
@@ -451,19 +401,6 @@ private:
     bool fell_back() const noexcept { return pages_.fell_back() || is_lost_; }
 
     // ---- the lock
-
-    // An operation under the lock.
-    struct operation {
-        file_store& of;
-        const bool is_exclusive;
-        const bool is_in = of.enter(is_exclusive);
-        bool read() const { return is_in && of.read(is_exclusive); }
-        ~operation() {
-            if (is_in) {
-                of.leave();
-            }
-        }
-    };
 
     // Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
     // belongs to the open file description, which a fork shares. So a child opens the files again.
@@ -590,9 +527,8 @@ private:
         // If a page is later than the synced version, its writer has not ended, or has locked a new
         // lock file, because another program removed this one.
         struct stat now;
-        const bool is_current =
-            pages_.page().version == mark ||
-            (io_.look_at(lock_path_.c_str(), now) == 0 && is_same_file(now, lock_.facts));
+        const bool is_current = version() == mark || (io_.look_at(lock_path_.c_str(), now) == 0 &&
+                                                      is_same_file(now, lock_.facts));
         const bool is_latest = is_current && seen_ != 0 && mark >= seen_ && pages_.choose(mark);
         seen_ = is_latest ? mark : seen_;
         return is_latest;
@@ -637,12 +573,12 @@ private:
         }
         const slot_version mark = synced_version();
         find_loss(mark);
-        if (mark != pages_.page().version) {
+        if (mark != version()) {
             if (!sync_data() || !sync_directory(open_directory())) {
                 return false;
             }
             if (!is_lost_) { // if it is lost, the next reader has to find the loss, too
-                set_synced_version(pages_.page().version);
+                set_synced_version(version());
             }
         }
         return true;
@@ -651,10 +587,9 @@ private:
     // Finds out whether an acknowledged value was lost. A version that no clock will reach counts
     // as no synced version.
     void find_loss(slot_version mark) noexcept {
-        const bool has_mark = mark != 0 && mark < file_versions::most_believed;
-        const slot_version version = pages_.page().version;
-        is_lost_ = data_ && (has_mark ? mark > version : pages_.fell_back());
-        seen_ = std::max({seen_, version, has_mark ? mark : 0});
+        const bool has_mark = mark != 0 && mark < most_believed;
+        is_lost_ = data_ && (has_mark ? mark > version() : pages_.fell_back());
+        seen_ = std::max({seen_, version(), has_mark ? mark : 0});
     }
 
     // ---- writing
@@ -671,10 +606,32 @@ private:
         if (!data_) {
             find_loss(synced_version()); // of the file that was deleted, for the next version
         }
-        const slot_version next = file_versions::next(
-            pages_.page().version, fell_back(), pages_.other().version, seen_, io_.clock_ns());
+        const slot_version next = next_version(fell_back());
         const bool has_room = data_ && value.size() <= pages_.page_size - file_page::header_size;
         return has_room ? overwrite(value, next) : replace(value, next, false);
+    }
+
+    // Replaces a file that is damaged. A file of a later format is not.
+    cas_result mend(std::string_view value) {
+        return fits(value) ? replace(value, next_version(true), true) : failed();
+    }
+
+    // Returns a version that was never used: later than the current one, than each that this slot
+    // has seen, and than the clock. If a value is lost, its version is unknown: skips 2^20 versions,
+    // also behind those that the pages and the lock file claim.
+    slot_version next_version(bool is_lost) noexcept {
+        constexpr slot_version jump = slot_version{1} << 20;
+        slot_version next = std::max<slot_version>(seen_ + 1, io_.clock_ns());
+        if (pages_.page().is_good) {
+            next = std::max(next, version() + (is_lost ? jump : 1));
+        }
+        if (is_lost) {
+            for (const slot_version claimed :
+                 {version(), pages_.other().version, synced_version()}) {
+                next = std::max(next, claimed < most_believed ? claimed + jump : 0);
+            }
+        }
+        return next;
     }
 
     // Overwrites the page that is not current, and syncs once.
@@ -737,7 +694,7 @@ private:
             to && (!data_ || io_.copy_owner_and_mode(to.get(), data_.facts) == 0) &&
             write_page(to, 0, size, page, value, next) &&
             write_page(to, size, size, page, has_before ? pages_.value() : std::string_view(),
-                       has_before ? pages_.page().version : 0) &&
+                       has_before ? version() : 0) &&
             io_.sync_all(to.get()) == 0;
         return is_made || fail(new_path_);
     }
@@ -793,7 +750,6 @@ private:
     const file_slot_options options_;
     const std::int64_t retry_time_ns_ =
         1'000'000 * std::clamp<std::int64_t>(options_.retry_time.count(), 0, 1'000'000'000);
-    const presence_file marks_{lock_path_, options_.mode};
     file_descriptor<Io> lock_;
     file_descriptor<Io> data_; // not open if there is no file
     file_pages pages_;
@@ -803,7 +759,6 @@ private:
     std::int64_t begin_ns_ = 0; // of the operation
     slot_version seen_ = 0;     // the latest version that this object has seen
     bool is_lost_ = false;      // an acknowledged value is lost, which is later than that read
-    std::error_code error_{};
     const std::string* wrong_ = &path_; // the file that the error concerns
 };
 

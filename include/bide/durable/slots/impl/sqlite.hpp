@@ -86,7 +86,7 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 
 // Returns the path beside which SQLite makes its files: symbolic links are resolved.
 // Throws: std::bad_alloc.
-inline std::string sqlite_resolved(const std::string& path) {
+inline std::string sqlite_realpath(const std::string& path) {
     char* const real = ::realpath(path.c_str(), nullptr);
     std::string resolved = real == nullptr ? path : real;
     std::free(real);
@@ -293,7 +293,7 @@ private:
 
 // A slot. It opens the database on demand, in a mode that keeps what is committed. A function that
 // returns false has recorded the error and its text.
-class sqlite_core final : public slot {
+class sqlite_core final : public locking_slot<sqlite_core> {
 public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
     sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how)
@@ -309,51 +309,24 @@ public:
 
     std::string explain() const override {
         const std::string line =
-            "SQLite database " + resolved_ + ", table bide_lock, key \"" + key_ + '"';
+            "SQLite database " + path_ + ", table bide_lock, key \"" + key_ + '"';
         return one_line(said_.empty() ? line : line + ": " + said_, line.npos);
     }
 
-    result<slot_snapshot, std::error_code> load() override {
-        operation now{*this};
-        if (!now.read(false)) {
-            return unexpected{error_};
-        }
-        return std::move(now.there);
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        operation now{*this};
-        return !now.read(true)                ? failed()
-               : now.there.version != version ? now.conflict()
-                                              : put(value);
-    }
-
     cas_result update_locked(const slot_update& update) override {
-        operation now{*this};
-        if (!now.read(true)) {
-            return failed();
-        }
-        const std::optional<std::string> value = update(now.there);
-        if (!is_usable()) { // the update has forked, and this is the child
-            return failed();
-        }
-        begin_wait();
-        return value ? put(*value) : cas_result{cas_status::stored, now.there.version, {}, {}};
-    }
-
-    cas_result replace_damaged(std::string_view value) override {
-        operation now{*this};
-        return now.read(true)                           ? now.conflict()
-               : error_ == durable_errc::corrupt_record ? put(value, posix_io().clock_ns())
-                                                        : failed();
+        return locking_slot::update_locked([&](const slot_snapshot& there) {
+            std::optional<std::string> value = update(there);
+            begin_wait();
+            return value;
+        });
     }
 
     // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
-        const std::string at = sqlite_resolved(path_);
+        const std::string at = sqlite_realpath(path_);
         sqlite_version_file("").open(at); // makes it with the database's owner and mode
         constexpr unsigned mode = 0644;   // the mode that SQLite gives to a database
-        auto taken = presence_file(sqlite_version_file::path_beside(at), mode).be_present();
+        auto taken = presence_file::be_present(sqlite_version_file::path_beside(at), mode);
         if (!taken && (taken.error() == std::errc::permission_denied ||
                        taken.error() == std::errc::read_only_file_system ||
                        taken.error() == std::errc::operation_not_permitted)) {
@@ -362,20 +335,19 @@ public:
         return taken;
     }
     presence is_present(std::int64_t mark) const override {
-        return presence_file(sqlite_version_file::path_beside(sqlite_resolved(path_)), 0)
-            .is_present(mark);
+        return presence_file::is_present(sqlite_version_file::path_beside(sqlite_realpath(path_)),
+                                         mark);
     }
 
 private:
+    friend locking_slot;
+
     // ---- results
 
     bool fail(std::error_code error, std::string words) {
         error_ = error;
         said_ = std::move(words);
         return false;
-    }
-    bool fail(std::errc error, std::string words) {
-        return fail(std::make_error_code(error), std::move(words));
     }
     bool fail(int code) {
         last_ = code;
@@ -392,34 +364,17 @@ private:
         return false;
     }
     bool ok(int code) { return code == SQLITE_OK || fail(code); }
-    cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
     // ---- an operation
 
-    struct operation {
-        sqlite_core& of;
-        const bool is_in = of.enter();
-        slot_snapshot there{};
-
-        // Reads the row. If `to_change` is set, locks the database first: no other connection
-        // writes or commits until the end of the operation.
-        bool read(bool to_change) {
-            return is_in && of.begin() && (!to_change || of.ok(of.execute("BEGIN IMMEDIATE"))) &&
-                   of.read(there);
-        }
-        cas_result conflict() { return {cas_status::conflict, 0, std::move(there), {}}; }
-        ~operation() {
-            if (is_in) {
-                of.leave();
-            }
-        }
-    };
+    slot_version version() const noexcept { return there_.version; }
+    slot_snapshot snapshot() noexcept { return std::move(there_); } // keeps the version
 
     bool is_usable(const sqlite_process& here = {}) {
-        return !here->is_unusable || fail(std::errc::operation_not_permitted,
+        return !here->is_unusable || fail(std::make_error_code(std::errc::operation_not_permitted),
                                           "the process was forked during an operation");
     }
-    bool enter() {
+    bool enter(bool /* to_change */) {
         const sqlite_process here;
         if (!is_usable(here)) {
             return false;
@@ -467,9 +422,7 @@ private:
             close();
             return false;
         }
-        const char* const full = ::sqlite3_db_filename(db_, "main"); // without symbolic links
-        resolved_ = full != nullptr && *full != 0 ? full : resolved_;
-        versions_.open(resolved_);
+        versions_.open(sqlite_realpath(path_));
         last_ = SQLITE_OK;
         return true;
     }
@@ -500,10 +453,10 @@ private:
         if (::sqlite3_threadsafe() == 0) {
             return fail(SQLITE_MISUSE);
         }
-        if (const std::error_code error = check_sqlite_path(resolved_.c_str())) {
-            return fail(error, file_error_text(error, resolved_));
+        if (const std::error_code error = check_sqlite_path(path_.c_str())) {
+            return fail(error, file_error_text(error, path_));
         }
-        const int code = ::sqlite3_open_v2(resolved_.c_str(), &db_, how, nullptr);
+        const int code = ::sqlite3_open_v2(path_.c_str(), &db_, how, nullptr);
         if (db_ != nullptr) {
             ::sqlite3_extended_result_codes(db_, 1);
             sqlite_process()->open.push_back(db_);
@@ -538,7 +491,7 @@ private:
             return false;
         }
         if (mode == "wal" && !is_safe) {
-            return fail(std::errc::operation_not_supported,
+            return fail(std::make_error_code(std::errc::operation_not_supported),
                         "WAL mode is not safe with this SQLite");
         }
         const bool has_wal = options_.journal == sqlite_journal::wal || mode == "wal";
@@ -554,13 +507,13 @@ private:
         return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
                ((has == level && (is_wal || mode == "persist") &&
                  (tries_wal || is_wal == has_wal)) ||
-                fail(std::errc::operation_not_supported,
+                fail(std::make_error_code(std::errc::operation_not_supported),
                      "the database does not accept the journal mode"));
     }
 
     // SQLITE_ERROR means that the table is of another kind.
     bool ok_of_table(int code) {
-        return code == SQLITE_ERROR ? fail(std::errc::invalid_argument,
+        return code == SQLITE_ERROR ? fail(std::make_error_code(std::errc::invalid_argument),
                                            std::string("the table is not a table of locks: ") +
                                                ::sqlite3_errmsg(db_))
                                     : ok(code);
@@ -624,43 +577,46 @@ private:
 
     // ---- the row
 
-    // Reads the acknowledged version before the row. If the row has an earlier version than that
-    // one, acknowledged values are lost.
-    bool read(slot_snapshot& there) {
+    // Reads the row, and before it the acknowledged version. If the row has an earlier version than
+    // that one, acknowledged values are lost. If `to_change` is set, locks the database first: no
+    // other connection writes or commits until the end of the operation.
+    bool read(bool to_change) {
+        there_ = {};
+        if (!begin() || (to_change && !ok(execute("BEGIN IMMEDIATE")))) {
+            return false;
+        }
         const struct scope {
             sqlite3_stmt* of;
             ~scope() { reset(of); }
         } running{select_};
-        const sqlite_known_version known = versions_.get();
-        known_ = known.version;
-        claimed_ = 0;
+        known_ = versions_.get();
         const int code = run(select_);
-        if (code == SQLITE_ROW ? !copy_row(there) : code != SQLITE_DONE && !fail(code)) {
+        if (code == SQLITE_ROW ? !copy_row() : code != SQLITE_DONE && !fail(code)) {
             return false;
         }
-        if (known.version > there.version) {
-            there.lost_acknowledged = true;
-            there.fell_back = there.version != 0; // a missing row may have been deleted
+        if (known_.version > version()) {
+            there_.lost_acknowledged = true;
+            there_.fell_back = version() != 0; // a missing row may have been deleted
         }
-        return known.version == 0 || known.version != there.version ||
-               known.sum == crc32c(there.value) ||
+        return known_.version == 0 || known_.version != version() ||
+               known_.sum == crc32c(there_.value) ||
                fail(durable_errc::corrupt_record,
                     "the value is not the one that was stored as version " +
-                        std::to_string(there.version));
+                        std::to_string(version()));
     }
 
     // Copies the row to which the statement has stepped. Fails if no slot can have stored it.
-    bool copy_row(slot_snapshot& to) {
+    bool copy_row() {
         constexpr const char* types[] = {"", "INTEGER", "REAL", "TEXT", "BLOB", "NULL"};
         const int of_version = ::sqlite3_column_type(select_, 0);
         const int of_value = ::sqlite3_column_type(select_, 1);
-        const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        const bool is_valid = of_version == SQLITE_INTEGER && version > 0 &&
-                              version < std::numeric_limits<std::int64_t>::max() - 1;
-        claimed_ = is_valid ? static_cast<slot_version>(version) : 0;
+        const std::int64_t number = ::sqlite3_column_int64(select_, 0);
+        const bool is_valid = of_version == SQLITE_INTEGER && number > 0 &&
+                              number < std::numeric_limits<std::int64_t>::max() - 1;
+        there_.version = is_valid ? static_cast<slot_version>(number) : 0;
         if (!is_valid || of_value != SQLITE_BLOB) {
             const std::string bad =
-                of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(version);
+                of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(number);
             return fail(durable_errc::corrupt_record,
                         is_valid ? std::string("the value is ") + types[of_value]
                                  : "the version is " + bad);
@@ -670,8 +626,7 @@ private:
         if (bytes == nullptr && size != 0) {
             return fail(SQLITE_NOMEM);
         }
-        to.version = claimed_;
-        to.value = std::string_view(bytes, size);
+        there_.value = std::string_view(bytes, size);
         return true;
     }
 
@@ -679,12 +634,15 @@ private:
     // the version of the row, after the last acknowledged one, and not before `least`. The first
     // version of a row is the time in nanoseconds since 1970.
     cas_result put(std::string_view value, slot_version least = 0) {
+        if (!is_usable()) { // an update has forked, and this is the child
+            return failed();
+        }
         if (value.size() > options_.max_value) {
             fail(durable_errc::too_large, "the value is longer than max_value");
             return failed();
         }
-        const slot_version next =
-            std::max({least, known_ + 1, claimed_ + 1, claimed_ == 0 ? posix_io().clock_ns() : 0});
+        const slot_version next = std::max(
+            {least, known_.version + 1, version() + 1, version() == 0 ? posix_io().clock_ns() : 0});
         const void* const bytes = value.empty() ? "" : value.data();
         int code = std::max({::sqlite3_bind_int64(store_, 2, static_cast<sqlite3_int64>(next)),
                              ::sqlite3_bind_blob64(store_, 3, bytes, value.size(), nullptr)});
@@ -700,29 +658,28 @@ private:
             // a lack of memory, the disk may hold a complete transaction, which the next recovery
             // applies.
             const int primary = sqlite_primary(last_);
-            const bool is_unsure =
-                primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
-            return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
+            return failed(primary == SQLITE_IOERR || primary == SQLITE_NOMEM ||
+                          primary == SQLITE_INTERNAL);
         }
         versions_.set({next, crc32c(value)});
         return {cas_status::stored, next, {}, {}};
     }
 
+    cas_result mend(std::string_view value) { return put(value, posix_io().clock_ns()); }
+
     const std::string path_; // absolute; any thread may read it
     const std::string key_;
     const sqlite_slot_options options_;
-    std::string resolved_ = path_;
     std::chrono::steady_clock::time_point wait_until_{};
     sqlite_version_file versions_;
     ::pid_t owner_ = 0; // the process that opened the connection
     sqlite3* db_ = nullptr;
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
     sqlite3_stmt* store_ = nullptr;
-    slot_version known_ = 0;   // the acknowledged version of the row that was read last
-    slot_version claimed_ = 0; // the version of that row, if it is valid
-    int last_ = SQLITE_OK;     // the last failure in this operation
-    std::error_code error_{};
-    std::string said_; // about the last failure
+    slot_snapshot there_{};        // the row that was read last; if corrupt, its version if valid
+    sqlite_known_version known_{}; // its acknowledged version
+    int last_ = SQLITE_OK;         // the last failure in this operation
+    std::string said_;             // about the last failure
 };
 
 } // namespace detail

@@ -2,8 +2,10 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 
-// What the slots file and SQLite share: checksums, system calls, open files, marks of presence.
+// What the slots file and SQLite share: checksums, system calls, open files, marks of presence, and
+// the operations of a slot whose store can be locked.
 
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <algorithm>
@@ -447,29 +449,27 @@ struct file_presence final : slot_presence {
     std::int64_t number = 0;
 };
 
-// The marks in the file at a path. Any thread may use the object at any time.
-class presence_file {
-public:
+// The marks in the file at a path. Any thread may call any function at any time.
+struct presence_file {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
     static constexpr int file_bits = 29;
     static constexpr std::int64_t first = std::int64_t{1} << 30; // the offset of byte 0
 
-    // Touches no file. The mode is for a new file, less the umask.
-    presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
-
-    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on a
-    // copy of it: the mark lasts as long as any copy is open, in any process.
+    // Takes a mark. If the file is missing, makes it with this mode, less the umask. If `on` is a
+    // descriptor, takes the mark on a copy of it: the mark lasts as long as any copy is open, in
+    // any process.
     // Returns: errc::operation_not_supported on a network filesystem, and on a system without such
     // locks; ESTALE if the descriptor has another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
+    static result<std::shared_ptr<slot_presence>, std::error_code>
+    be_present(const std::string& path, unsigned mode, int on = -1) {
         posix_io io;
         auto made = std::make_shared<file_presence>(on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
         auto& file = made->file;
         std::error_code error;
         if (on < 0) {
-            error = file.open(path_.c_str(), false, O_CREAT, mode_);
+            error = file.open(path.c_str(), false, O_CREAT, mode);
         } else if (!file || io.look_at(on, file.facts) != 0) {
             error = system_error_code();
         }
@@ -481,30 +481,24 @@ public:
             return unexpected{error ? error : system_error_code()};
         }
         struct stat now;
-        if (io.look_at(path_.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
+        if (io.look_at(path.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
             // The path has another file now, which other processes ask.
-            return on < 0 ? be_present() : unexpected{system_error_code(ESTALE)};
+            return on < 0 ? be_present(path, mode) : unexpected{system_error_code(ESTALE)};
         }
         return std::shared_ptr<slot_presence>(std::move(made));
-    }
-
-    // Returns true if the open file of the descriptor has the mark.
-    bool is_on(int fd, std::int64_t mark) const noexcept {
-        // The open file that has the lock finds no conflict.
-        return ask(fd, mark) == presence::no && is_present(mark) == presence::yes;
     }
 
     // Asks the file that has the path now; read permission is enough. Returns `unknown` if that is
     // not the mark's file. If this process is out of descriptors or memory, returns `yes`, so that
     // no holder is removed until the process can ask.
-    presence is_present(std::int64_t mark) const noexcept {
+    static presence is_present(const std::string& path, std::int64_t mark) noexcept {
         constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;
         struct stat facts;
-        if (io.look_at(path_.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
+        if (io.look_at(path.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        const file_descriptor<posix_io> file(io, io.open_file(path_.c_str(), how));
+        const file_descriptor<posix_io> file(io, io.open_file(path.c_str(), how));
         if (!file) {
             return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
                                                                          : presence::unknown;
@@ -512,13 +506,21 @@ public:
         return io.is_reliable(file.get()) ? ask(file.get(), mark) : presence::unknown;
     }
 
-private:
+    // Asks if an open file description other than that of `fd` has the mark.
+    static presence ask(int fd, std::int64_t mark) noexcept {
+        const std::int64_t byte = mark & byte_mask;
+        if (mark <= 0 || byte == 0 || mark >> byte_bits != file_hash(fd)) {
+            return presence::unknown;
+        }
+        const int found = lock_byte(fd, byte_lock::ask, first + byte);
+        return found < 0 ? presence::unknown : found == 0 ? presence::no : presence::yes;
+    }
+
     // Locks a free byte. Returns the mark, or 0 with errno set.
     static std::int64_t take(int fd) noexcept {
-        constexpr int most_tries = 1'000;
         const std::int64_t file = file_hash(fd);
         errno = EOPNOTSUPP;
-        for (int i = 0; file >= 0 && i < most_tries; ++i) {
+        for (int tries = 1'000; file >= 0 && tries > 0; --tries) {
             const std::int64_t byte = 1 + random_below(byte_mask);
             if (lock_byte(fd, byte_lock::set, first + byte) == 0) {
                 return file << byte_bits | byte;
@@ -528,16 +530,6 @@ private:
             }
         }
         return 0;
-    }
-
-    // Asks if another open file description has the mark.
-    static presence ask(int fd, std::int64_t mark) noexcept {
-        const std::int64_t byte = mark & byte_mask;
-        if (mark <= 0 || byte == 0 || mark >> byte_bits != file_hash(fd)) {
-            return presence::unknown;
-        }
-        const int found = lock_byte(fd, byte_lock::ask, first + byte);
-        return found < 0 ? presence::unknown : found == 0 ? presence::no : presence::yes;
     }
 
     // Returns a number of `file_bits` bits, or -1 if the system does not report what the hash is
@@ -565,9 +557,76 @@ private:
         return -1;
 #endif
     }
+};
 
-    std::string path_;
-    unsigned mode_;
+// ---- the operations
+//
+// The operations of a slot that locks its store for each of them. A Core has these functions. One
+// that returns false has set error_.
+//
+//   bool enter(bool to_change)     locks the store
+//   bool read(bool to_change)      reads the value
+//   slot_version version() const   of the value that was read; 0: there is none
+//   slot_snapshot snapshot()       the value that was read
+//   cas_result put(value)          stores a value in place of the one that was read
+//   cas_result mend(value)         the same, if read() failed with durable_errc::corrupt_record
+//   void leave()                   unlocks the store
+template <class Core> class locking_slot : public slot {
+public:
+    result<slot_snapshot, std::error_code> load() override {
+        const operation now{self(), false};
+        if (!now.read()) {
+            return unexpected{error_};
+        }
+        return self().snapshot();
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        const operation now{self(), true};
+        return !now.read()                   ? failed()
+               : version != self().version() ? conflict()
+                                             : self().put(value);
+    }
+
+    cas_result update_locked(const slot_update& update) override {
+        const operation now{self(), true};
+        if (!now.read()) {
+            return failed();
+        }
+        const std::optional<std::string> value = update(self().snapshot());
+        return value ? self().put(*value)
+                     : cas_result{cas_status::stored, self().version(), {}, {}};
+    }
+
+    cas_result replace_damaged(std::string_view value) override {
+        const operation now{self(), true};
+        return now.read()                               ? conflict()
+               : error_ == durable_errc::corrupt_record ? self().mend(value)
+                                                        : failed();
+    }
+
+protected:
+    cas_result failed(bool is_unsure = false) const {
+        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
+    }
+
+    std::error_code error_{}; // of the last operation that failed
+
+private:
+    struct operation {
+        Core& of;
+        const bool to_change;
+        const bool is_in = of.enter(to_change);
+        bool read() const { return is_in && of.read(to_change); }
+        ~operation() {
+            if (is_in) {
+                of.leave();
+            }
+        }
+    };
+
+    Core& self() noexcept { return static_cast<Core&>(*this); }
+    cas_result conflict() { return {cas_status::conflict, 0, self().snapshot(), {}}; }
 };
 
 }}} // namespace bide::BIDE_ABI::detail
