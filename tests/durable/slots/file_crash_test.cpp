@@ -158,9 +158,13 @@ public:
         return 0;
     }
 
-    int rename_file(const std::string& from, const std::string& to) {
+    int rename_file(const std::string& from, const std::string& to, bool is_exchange) {
         if (!step()) {
             return -1;
+        }
+        if (is_exchange) {
+            std::swap(names.at(from), names.at(to));
+            return 0;
         }
         names[to] = names.at(from);
         names.erase(from);
@@ -176,13 +180,7 @@ public:
         names.erase(path);
         return 0;
     }
-    int exchange_files(const std::string& a, const std::string& b) {
-        if (!step()) {
-            return -1;
-        }
-        std::swap(names.at(a), names.at(b));
-        return 0;
-    }
+
     int look_at(const std::string& path, struct stat& facts) {
         const auto there = names.find(path);
         return there == names.end() ? fails(ENOENT) : look_at(there->second, facts);
@@ -308,9 +306,10 @@ struct disk_io {
     }
     int sync_data(int fd) { return on->sync(fd); }
     int sync_all(int fd) { return on->sync(fd); }
-    int rename_file(const char* from, const char* to) { return on->rename_file(from, to); }
+    int rename_file(const char* from, const char* to, bool is_exchange) {
+        return on->rename_file(from, to, is_exchange);
+    }
     int remove_file(const char* path) { return on->remove_file(path); }
-    int exchange_files(const char* a, const char* b) { return on->exchange_files(a, b); }
     int look_at(const char* path, struct stat& facts) {
         return on->look_at(std::string(path), facts);
     }
@@ -324,12 +323,15 @@ struct disk_io {
         return is_free ? (on->is_locked = exclusive, 0) : -1;
     }
     void unlock(int fd) { on->is_locked = on->is_locked && !on->is_lock(fd); }
-    bool try_claim(int) {
-        on->claims += on->is_claimed ? 0 : 1;
-        return on->has_claim = !on->is_claimed;
+    int claim(int, bide::detail::byte_lock what) {
+        using bide::detail::byte_lock;
+        if (what == byte_lock::ask) {
+            return on->is_claimed ? 1 : 0;
+        }
+        on->claims += what == byte_lock::set && !on->is_claimed ? 1 : 0;
+        on->has_claim = what == byte_lock::set && !on->is_claimed;
+        return what == byte_lock::set && on->is_claimed ? -1 : 0;
     }
-    void unclaim(int) { on->has_claim = false; }
-    bool is_claimed(int) { return on->is_claimed; }
     bool is_reliable(int) { return !on->is_remote; }
     int copy_owner_and_mode(int, const struct stat&) { return 0; }
     void drop_cache(int fd) { on->drop_cache(fd); }

@@ -6,10 +6,9 @@
 //
 //   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
 //
-// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
-// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
-// versions of a row that was deleted and made again do not repeat, unless the clock was set back
-// meanwhile.
+// A change locks the database, reads the row, stores the next version, and commits. The first
+// version is the time in nanoseconds since 1970. So the versions of a row that was deleted and made
+// again do not repeat, unless the clock was set back meanwhile.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
 // with a persistent journal in the other mode. If another program changes the mode of the database
@@ -119,13 +118,12 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 //
 // If the row is older than its entry, acknowledged values are lost: SQLite found a wrong checksum
 // in a log and dropped the rest of the log, which it does without an error; or another file
-// replaced the database. If the row is missing, it was deleted, or the database was truncated: the
-// slot sets only lost_acknowledged, and not fell_back. If a row has the version of its entry and
-// another checksum, the disk damaged it: SQLite's pages have no checksums.
+// replaced the database; or, if there is no row, it was deleted or the database was truncated. If a
+// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
+// no checksums.
 //
-// The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
-// entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
-// lock.
+// The file is a table of 1,024 buckets, found by a hash, of four entries each. Far behind the table
+// are the bytes that presences lock. An entry has, little-endian:
 //
 //   bytes  0..7   the hash of table and key
 //          8..15  the version
@@ -235,10 +233,9 @@ private:
 // notes. In WAL mode the child then believes that it holds the lock that means "in use". Another
 // process then concludes that it is the last user, and deletes the log that the child uses.
 //
-// So the first use in a child closes all connections that the parent's slots had, before a slot
-// opens its own. If no connection was in an operation at the fork, that is safe: a close without a
-// checkpoint neither writes nor releases locks. If one was in an operation or being closed, the
-// inherited state is unusable, and all operations of slots in the child fail from then on.
+// So the first use in a child closes all connections that the parent's slots had. If none was in an
+// operation at the fork, that is safe: a close without a checkpoint neither writes nor releases
+// locks. If one was in an operation or being closed, all operations of slots in the child fail.
 class BIDE_SHARED sqlite_process {
     struct state {
         std::mutex mutex;
@@ -291,8 +288,7 @@ private:
 
 // ---- the operations
 
-// A slot. It opens the database on demand, in a mode that keeps what is committed. A function that
-// returns false has recorded the error and its text.
+// A slot. It opens the database on demand. A function that returns false has called fail().
 class sqlite_core final : public locking_slot<sqlite_core> {
 public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
@@ -428,8 +424,7 @@ private:
     }
 
     // Closes the connection. Counts as an operation (see sqlite_process). Does not hold the mutex
-    // during the close, so that a slow disk of one database does not delay the slots of other
-    // databases.
+    // meanwhile: a slow disk of one database does not delay the slots of other databases.
     void close() {
         sqlite3* const ended = std::exchange(db_, nullptr);
         if (ended == nullptr) {
@@ -482,7 +477,7 @@ private:
     bool choose_journal() {
         const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
         const bool is_automatic = options_.journal == sqlite_journal::automatic;
-        std::string pages = "unknown";
+        std::string pages;
         std::string mode;
         // The page count is read before the mode, because another program that makes the database
         // sets the mode before it adds pages.
@@ -494,10 +489,10 @@ private:
             return fail(std::make_error_code(std::errc::operation_not_supported),
                         "WAL mode is not safe with this SQLite");
         }
-        const bool has_wal = options_.journal == sqlite_journal::wal || mode == "wal";
-        const bool tries_wal = !has_wal && is_safe && pages == "0"; // WAL needs shared memory
+        const bool tries_wal = is_automatic && is_safe && pages == "0"; // WAL needs shared memory
+        const bool wants_wal = options_.journal == sqlite_journal::wal || mode == "wal";
         const std::string persist = "PRAGMA journal_mode=persist";
-        if (!ok(execute(has_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
+        if (!ok(execute(wants_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
             (tries_wal && mode != "wal" && !ok(execute(persist, &mode)))) {
             return false;
         }
@@ -506,7 +501,7 @@ private:
         std::string has;
         return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
                ((has == level && (is_wal || mode == "persist") &&
-                 (tries_wal || is_wal == has_wal)) ||
+                 (tries_wal || is_wal == wants_wal)) ||
                 fail(std::make_error_code(std::errc::operation_not_supported),
                      "the database does not accept the journal mode"));
     }
@@ -527,8 +522,8 @@ private:
                                                 SQLITE_PREPARE_PERSISTENT, &to, nullptr));
     }
 
-    // Runs statements without parameters. Stores the first column of their row in `to`. Returns a
-    // code. Some statements do not call the busy handler.
+    // Runs statements without parameters, of which some do not call the busy handler. Stores the
+    // first column of their row in `to`. Returns a code.
     int execute(const std::string& text, std::string* to = nullptr) {
         constexpr auto note = [](void* into, int, char** row, char**) {
             // A short text, for which no memory is needed.
@@ -544,9 +539,8 @@ private:
         return code;
     }
 
-    // Pauses once while other connections use the database. Returns false if the waiting time is
-    // over. The pauses are short (0.1 to 4 ms): with SQLite's own, which grow to 0.1 s, a waiter
-    // loses to connections that try again at once.
+    // Pauses once, for 0.1 to 4 ms. Returns false if the waiting time is over. In SQLite's own
+    // pauses, which grow to 0.1 s, a waiter loses to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -585,10 +579,7 @@ private:
         if (!begin() || (to_change && !ok(execute("BEGIN IMMEDIATE")))) {
             return false;
         }
-        const struct scope {
-            sqlite3_stmt* of;
-            ~scope() { reset(of); }
-        } running{select_};
+        const std::unique_ptr<sqlite3_stmt, void (*)(sqlite3_stmt*)> running(select_, &reset);
         known_ = versions_.get();
         const int code = run(select_);
         if (code == SQLITE_ROW ? !copy_row() : code != SQLITE_DONE && !fail(code)) {
@@ -615,11 +606,10 @@ private:
                               number < std::numeric_limits<std::int64_t>::max() - 1;
         there_.version = is_valid ? static_cast<slot_version>(number) : 0;
         if (!is_valid || of_value != SQLITE_BLOB) {
-            const std::string bad =
+            const std::string given =
                 of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(number);
             return fail(durable_errc::corrupt_record,
-                        is_valid ? std::string("the value is ") + types[of_value]
-                                 : "the version is " + bad);
+                        "the version is " + given + ", the value is " + types[of_value]);
         }
         const auto* const bytes = static_cast<const char*>(::sqlite3_column_blob(select_, 1));
         const auto size = static_cast<std::size_t>(::sqlite3_column_bytes(select_, 1));
@@ -630,9 +620,8 @@ private:
         return true;
     }
 
-    // Stores the value in the transaction, and commits the transaction. The new version is after
-    // the version of the row, after the last acknowledged one, and not before `least`. The first
-    // version of a row is the time in nanoseconds since 1970.
+    // Stores the value in the transaction, and commits it. The new version is after that of the row
+    // and the acknowledged one, and not before `least`.
     cas_result put(std::string_view value, slot_version least = 0) {
         if (!is_usable()) { // an update has forked, and this is the child
             return failed();

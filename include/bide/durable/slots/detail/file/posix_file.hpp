@@ -197,12 +197,12 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
 enum class byte_lock { set, remove, ask };
 
 // Sets or removes a write lock on one byte, and returns 0; or asks whether another open file
-// description has such a lock, and returns 1 or 0. Uses F_OFD_SETLK and F_OFD_GETLK (Linux 3.15).
-// The lock belongs to the open file description. The system drops it when the last process that has
-// the description open has closed it or ended. Other code may use and close the file without harm.
+// description has such a lock, and returns 1 or 0. The lock belongs to the open file description:
+// the system drops it when the last process that has it open has closed it or ended. Other code may
+// use and close the file without harm.
 //
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
-// EOPNOTSUPP if the system has no such locks.
+// EOPNOTSUPP if the system has no such locks (Linux has them from 3.15 on).
 inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
                      [[maybe_unused]] std::int64_t byte) noexcept {
 #if defined(__linux__) && defined(F_OFD_SETLK)
@@ -225,9 +225,9 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 
 // Each function sets errno if it fails. A test replaces this class by a simulated disk.
 class posix_io {
-    // Looks at the path, or at the open file if the path is empty. Does not follow a symbolic link.
-    // Does not ask for times: on some filesystems, such a request makes the next write record its
-    // exact time, and the sync after that takes half as long again.
+    // Looks at the path, or at the open file if the path is empty. Does not ask for times: on some
+    // filesystems, such a request makes the next write record its exact time, and the sync after
+    // that takes half as long again.
     static int look(int fd, const char* path, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
         struct statx found;
@@ -274,20 +274,23 @@ public:
     int sync_all(int fd) noexcept { return ::fsync(fd); }
 #endif
 
-    int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
-    int remove_file(const char* path) noexcept { return ::unlink(path); }
-    // Exchanges two files in one step, where the system and the filesystem can do that.
-    int exchange_files([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
+    // If `is_exchange` is set, exchanges the two files in one step, where the system and the
+    // filesystem can do that.
+    int rename_file(const char* from, const char* to, bool is_exchange) noexcept {
+        if (!is_exchange) {
+            return std::rename(from, to);
+        }
 #if defined(SYS_renameat2)
-        constexpr unsigned exchange = 2; // RENAME_EXCHANGE
-        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange));
+        constexpr unsigned how = 2; // RENAME_EXCHANGE
+        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, how));
 #elif defined(RENAME_SWAP)
-        return ::renamex_np(a, b, RENAME_SWAP);
+        return ::renamex_np(from, to, RENAME_SWAP);
 #else
         errno = ENOTSUP;
         return -1;
 #endif
     }
+    int remove_file(const char* path) noexcept { return ::unlink(path); }
 
     int look_at(const char* path, struct stat& facts) noexcept {
         return look(AT_FDCWD, path, facts);
@@ -301,9 +304,7 @@ public:
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
     // The claim is a lock on the first byte of the same file, which does not conflict with flock().
-    bool try_claim(int fd) noexcept { return lock_byte(fd, byte_lock::set, 0) == 0; }
-    void unclaim(int fd) noexcept { lock_byte(fd, byte_lock::remove, 0); }
-    bool is_claimed(int fd) noexcept { return lock_byte(fd, byte_lock::ask, 0) == 1; }
+    int claim(int fd, byte_lock what) noexcept { return lock_byte(fd, what, 0); }
 
     // Returns true if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
@@ -338,8 +339,8 @@ public:
     long process() noexcept { return ::getpid(); }
     std::int64_t steady_ns() noexcept { return native_platform::now(); }
     std::uint64_t clock_ns() noexcept {
-        const std::chrono::nanoseconds since = std::chrono::system_clock::now().time_since_epoch();
-        return static_cast<std::uint64_t>(std::max<std::int64_t>(since.count(), 0));
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(
+            std::chrono::system_clock::now().time_since_epoch() / std::chrono::nanoseconds(1), 0));
     }
     void sleep(std::int64_t ns) noexcept {
         std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
@@ -370,9 +371,8 @@ public:
         return check_kind(now);
     }
 
-    // Opens a file. Fails if it is not a regular file, or has more than one name. If it is missing
-    // and `create` is O_CREAT, makes it with this mode. Without permission to write, opens it for
-    // reading if that is enough.
+    // Opens a file that passes check_kind(). If it is missing and `create` is O_CREAT, makes it
+    // with this mode. Without permission to write, opens it for reading if that is enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -401,8 +401,8 @@ public:
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
-    // Forgets the descriptor if it does not refer to this file any more: other code in the process
-    // has closed it, and its number may now name another file.
+    // Forgets the descriptor if other code in the process has closed it: its number may now name
+    // another file.
     void forget_if_not_ours() noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
@@ -425,11 +425,9 @@ private:
 
 // ---- marks of presence
 //
-// A mark is a lock on one byte of a file, far behind its data (lock_byte()). Each mark has an open
-// file description of its own, which holds the lock. Every process that can open the file can see
-// the lock, whatever its namespaces are. On systems without such locks there are no marks.
-//
-// A mark has 53 bits:
+// A mark is a lock on one byte of a file, far behind its data (lock_byte()), by an open file
+// description of its own. Every process that can open the file can see the lock, whatever its
+// namespaces are. A mark has 53 bits:
 //
 //   bits  0..23   which byte, from 1; drawn at random until it is free
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
