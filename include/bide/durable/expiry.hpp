@@ -45,18 +45,20 @@ class observations {
 public:
     /// Notes the entries of a record that was read at `boottime` milliseconds or earlier.
     void note(const record& r, std::int64_t boottime) {
-        std::unordered_map<std::string, seen_entry> now;
+        ++round_;
         const auto note_one = [&](const auto& entry) {
-            auto known = seen_.extract(entry.nonce);
-            if (!known.empty() && known.mapped().of == state_of(entry)) {
-                now.insert(std::move(known));
-            } else {
-                now.insert({entry.nonce, {state_of(entry), boottime}});
+            const seen_entry now{state_of(entry), boottime, round_};
+            seen_entry& seen = seen_.try_emplace(entry.nonce, now).first->second;
+            if (seen.of != now.of) {
+                seen = now;
             }
+            seen.round = round_;
         };
         std::for_each(r.holders.begin(), r.holders.end(), note_one);
         std::for_each(r.waiters.begin(), r.waiters.end(), note_one);
-        seen_.swap(now);
+        if (seen_.size() > r.holders.size() + r.waiters.size()) {
+            std::erase_if(seen_, [this](const auto& one) { return one.second.round != round_; });
+        }
     }
 
     /// Returns for how many milliseconds, until the time `boottime`, the holder or waiter has been
@@ -69,11 +71,12 @@ public:
 
 private:
     // Each grant, renewal, refresh and new place in the queue changes one of these values. The
-    // count of a waiter that enters the queue again begins at 0 again.
+    // count of a waiter alone is not enough: it begins at 0 again if the waiter enters again.
     using state = std::array<std::int64_t, 4>;
     struct seen_entry {
         state of;
         std::int64_t since;
+        std::uint64_t round; // the round in which it was seen last
     };
 
     static state state_of(const holder& h) noexcept {
@@ -83,6 +86,7 @@ private:
         return {0, w.refreshes, w.ttl_ms, w.expires_at};
     }
 
+    std::uint64_t round_ = 0;
     std::unordered_map<std::string, seen_entry> seen_;
 };
 

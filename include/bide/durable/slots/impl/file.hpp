@@ -401,13 +401,8 @@ private:
         begin_ns_ = io_.steady_ns();
         do {
             if (!lock_) { // a reader can use a file that it may not write
-                std::error_code error =
-                    lock_.open(lock_path_.c_str(), !exclusive, O_CREAT, options_.mode);
-                if (!error && !io_.is_reliable(lock_.get())) {
-                    lock_.reset();
-                    error = durable_errc::unsupported_filesystem;
-                }
-                if (error) {
+                if (const std::error_code error =
+                        lock_.open(lock_path_.c_str(), !exclusive, O_CREAT, options_.mode)) {
                     return fail(lock_path_, error);
                 }
             }

@@ -83,15 +83,6 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // No function below opens the database: if this process closed a descriptor of the database, it
 // would lose its locks on the database.
 
-// Returns the path beside which SQLite makes its files: symbolic links are resolved.
-// Throws: std::bad_alloc.
-inline std::string sqlite_realpath(const std::string& path) {
-    char* const real = ::realpath(path.c_str(), nullptr);
-    std::string resolved = real == nullptr ? path : real;
-    std::free(real);
-    return resolved;
-}
-
 // Returns the error of check_kind(), EXDEV for a file that is mounted without its directory, or the
 // system's error for the path. A missing file is no error.
 inline std::error_code check_sqlite_path(const char* path) noexcept {
@@ -148,24 +139,28 @@ public:
     static constexpr std::size_t bucket_size = entry_size * entries_per_bucket;
     static constexpr std::uint64_t buckets = 1'024;
 
-    explicit sqlite_version_file(std::string_view key) noexcept : hash_(hash_of(key)) {}
+    explicit sqlite_version_file(std::string_view key) : hash_(hash_of(key)) {}
 
+    // Returns the path of the file. The path of the database is resolved as SQLite does it, which
+    // makes its files beside the one that symbolic links lead to.
     // Throws: std::bad_alloc.
-    static std::string path_beside(const std::string& database) { return database + "-bide"; }
+    static std::string path_of(const std::string& database) {
+        char* const real = ::realpath(database.c_str(), nullptr);
+        const std::string path = (real == nullptr ? database : real) + "-bide";
+        std::free(real);
+        return path;
+    }
 
     // Opens the file of the database that the path names now. Makes a missing file with the
     // database's owner and mode.
     // Throws: std::bad_alloc.
     void open(const std::string& database) {
-        posix_io io;
         struct ::stat facts{};
-        const bool has_facts = io.look_at(database.c_str(), facts) == 0;
+        const bool has_facts = ::stat(database.c_str(), &facts) == 0;
         const mode_t mode = facts.st_mode & 0666;
-        if (file_.open(path_beside(database).c_str(), false, has_facts ? O_CREAT : 0, mode) ||
-            !io.is_reliable(file_.get())) {
-            file_.reset();
-        } else if (has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
-            io.copy_owner_and_mode(file_.get(), facts);
+        if (!file_.open(path_of(database).c_str(), false, has_facts ? O_CREAT : 0, mode) &&
+            has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
+            posix_io().copy_owner_and_mode(file_.get(), facts);
         }
     }
 
@@ -209,12 +204,11 @@ public:
 
 private:
     // FNV-1a (Fowler, Noll, Vo), mixed, of the table's name, a zero byte, and the key.
-    static std::uint64_t hash_of(std::string_view key) noexcept {
+    static std::uint64_t hash_of(std::string_view key) {
         std::uint64_t hash = 0xcbf29ce484222325;
-        for (const std::string_view part : {std::string_view("bide_lock", 10), key}) {
-            for (const char c : part) {
-                hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-            }
+        const std::string text = std::string("bide_lock", 10).append(key);
+        for (const char c : text) {
+            hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
         }
         return std::max<std::uint64_t>(mixed_bits(hash), 1);
     }
@@ -319,10 +313,9 @@ public:
 
     // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
-        const std::string at = sqlite_realpath(path_);
-        sqlite_version_file("").open(at); // makes it with the database's owner and mode
-        constexpr unsigned mode = 0644;   // the mode that SQLite gives to a database
-        auto taken = presence_file::be_present(sqlite_version_file::path_beside(at), mode);
+        sqlite_version_file("").open(path_); // makes it with the database's owner and mode
+        constexpr unsigned mode = 0644;      // the mode that SQLite gives to a database
+        auto taken = presence_file::be_present(sqlite_version_file::path_of(path_), mode);
         if (!taken && (taken.error() == std::errc::permission_denied ||
                        taken.error() == std::errc::read_only_file_system ||
                        taken.error() == std::errc::operation_not_permitted)) {
@@ -331,8 +324,7 @@ public:
         return taken;
     }
     presence is_present(std::int64_t mark) const override {
-        return presence_file::is_present(sqlite_version_file::path_beside(sqlite_realpath(path_)),
-                                         mark);
+        return presence_file::is_present(sqlite_version_file::path_of(path_), mark);
     }
 
 private:
@@ -418,7 +410,7 @@ private:
             close();
             return false;
         }
-        versions_.open(sqlite_realpath(path_));
+        versions_.open(path_);
         last_ = SQLITE_OK;
         return true;
     }
@@ -516,10 +508,12 @@ private:
 
     // ---- statements
 
-    // The connection keeps the statement until it is closed.
+    // Prepares a statement with the key as its first parameter. The connection keeps the statement
+    // until it is closed.
     bool prepare(sqlite3_stmt*& to, std::string_view text) {
         return ok_of_table(::sqlite3_prepare_v3(db_, text.data(), static_cast<int>(text.size()),
-                                                SQLITE_PREPARE_PERSISTENT, &to, nullptr));
+                                                SQLITE_PREPARE_PERSISTENT, &to, nullptr)) &&
+               ok(::sqlite3_bind_text(to, 1, key_.data(), static_cast<int>(key_.size()), nullptr));
     }
 
     // Runs statements without parameters, of which some do not call the busy handler. Stores the
@@ -557,18 +551,6 @@ private:
         wait_until_ = std::chrono::steady_clock::now() + options_.retry_time;
     }
 
-    // Binds the key, and runs the statement until its first row. Returns a code.
-    int run(sqlite3_stmt* statement) noexcept {
-        const int code =
-            ::sqlite3_bind_text(statement, 1, key_.data(), static_cast<int>(key_.size()), nullptr);
-        return code == SQLITE_OK ? ::sqlite3_step(statement) : code;
-    }
-    // Ends the run of a statement, and forgets what was bound to it.
-    static void reset(sqlite3_stmt* statement) noexcept {
-        ::sqlite3_reset(statement);
-        ::sqlite3_clear_bindings(statement);
-    }
-
     // ---- the row
 
     // Reads the row, and before it the acknowledged version. If the row has an earlier version than
@@ -579,9 +561,10 @@ private:
         if (!begin() || (to_change && !ok(execute("BEGIN IMMEDIATE")))) {
             return false;
         }
-        const std::unique_ptr<sqlite3_stmt, void (*)(sqlite3_stmt*)> running(select_, &reset);
+        const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> running(select_,
+                                                                            &::sqlite3_reset);
         known_ = versions_.get();
-        const int code = run(select_);
+        const int code = ::sqlite3_step(select_);
         if (code == SQLITE_ROW ? !copy_row() : code != SQLITE_DONE && !fail(code)) {
             return false;
         }
@@ -635,8 +618,8 @@ private:
         const void* const bytes = value.empty() ? "" : value.data();
         int code = std::max({::sqlite3_bind_int64(store_, 2, static_cast<sqlite3_int64>(next)),
                              ::sqlite3_bind_blob64(store_, 3, bytes, value.size(), nullptr)});
-        code = code == SQLITE_OK ? run(store_) : code;
-        reset(store_);
+        code = code == SQLITE_OK ? ::sqlite3_step(store_) : code;
+        ::sqlite3_reset(store_);
         if (code != SQLITE_DONE) {
             fail(code);
             error_ = code == SQLITE_TOOBIG ? durable_errc::too_large : error_;

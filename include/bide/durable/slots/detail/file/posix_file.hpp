@@ -158,11 +158,10 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
     case EINVAL: {
         struct stat facts{};
         const mode_t mode = ::lstat(file.c_str(), &facts) == 0 ? facts.st_mode : 0;
-        const char* const kind = S_ISFIFO(mode)                   ? "a pipe (FIFO)"
-                                 : S_ISSOCK(mode)                 ? "a socket"
-                                 : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
-                                                                  : nullptr;
-        return kind == nullptr ? words : std::string("is ") + kind + ", and not a regular file";
+        return S_ISFIFO(mode)                   ? "is a pipe (FIFO), and not a regular file"
+               : S_ISSOCK(mode)                 ? "is a socket, and not a regular file"
+               : S_ISCHR(mode) || S_ISBLK(mode) ? "is a device, and not a regular file"
+                                                : words;
     }
     case ENOENT: return "there is no such directory";
     case ENOTDIR: return "a part of the path is not a directory";
@@ -371,8 +370,9 @@ public:
         return check_kind(now);
     }
 
-    // Opens a file that passes check_kind(). If it is missing and `create` is O_CREAT, makes it
-    // with this mode. Without permission to write, opens it for reading if that is enough.
+    // Opens a file that passes check_kind() and is_reliable(). If it is missing and `create` is
+    // O_CREAT, makes it with this mode. Without permission to write, opens it for reading if that
+    // is enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -391,8 +391,11 @@ public:
             errno = fd_ < 0 && errno == ENOENT ? why : errno;
             is_writable = false;
         }
-        const std::error_code error =
+        std::error_code error =
             fd_ < 0 || io_.look_at(fd_, facts) != 0 ? system_error_code() : check_kind(facts);
+        if (!error && !io_.is_reliable(fd_)) {
+            error = durable_errc::unsupported_filesystem;
+        }
         if (error) {
             reset();
         }
@@ -471,7 +474,7 @@ struct presence_file {
         } else if (!file || io.look_at(on, file.facts) != 0) {
             error = system_error_code();
         }
-        if (!error && !io.is_reliable(file.get())) {
+        if (error ? error == durable_errc::unsupported_filesystem : !io.is_reliable(file.get())) {
             error = std::make_error_code(std::errc::operation_not_supported);
         }
         made->number = error ? 0 : take(file.get());
