@@ -225,9 +225,6 @@ struct BIDE_SHARED process_token {
 // one, for example to close files.
 template <class T> class per_process {
 public:
-    per_process() = default;
-    per_process(const per_process&) = delete;
-    per_process& operator=(const per_process&) = delete;
     ~per_process() {
         // Order: relaxed; the last reference is gone.
         entry* const last = current_.load(std::memory_order_relaxed);

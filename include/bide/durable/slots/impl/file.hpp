@@ -206,8 +206,6 @@ public:
             }
         }
     }
-    file_watch(const file_watch&) = delete;
-    file_watch& operator=(const file_watch&) = delete;
     ~file_watch() override {
         int unused = events_;
         if (is_made() && ::getpid() == owner_) {
@@ -286,8 +284,6 @@ public:
     file_store(std::string path, const file_slot_options& options, Io io = Io())
         : io_(io), path_(std::move(path)), options_(options), lock_(io), data_(io),
           owner_(io_.process()) {}
-    file_store(const file_store&) = delete;
-    file_store& operator=(const file_store&) = delete;
     ~file_store() override { forget_stale_files(); }
 
     result<slot_snapshot, std::error_code> load() override {

@@ -293,8 +293,6 @@ public:
                                          "bide::sqlite_slot"));
         }
     }
-    sqlite_core(const sqlite_core&) = delete;
-    sqlite_core& operator=(const sqlite_core&) = delete;
     ~sqlite_core() override { close(); }
 
     std::string explain() const override {

@@ -178,8 +178,7 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
 
 // ---- random numbers, and locks of bytes
 
-// The mixing function of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators" (2014).
+// The mixing function of SplitMix64 (Steele, Lea, Flood 2014).
 constexpr std::uint64_t mixed_bits(std::uint64_t z) noexcept {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
