@@ -15,22 +15,22 @@
 /// \endcode
 ///
 /// Times of one machine are not compared with the clock of another machine: if the clocks differed
-/// by one tick, two contenders could hold the lock at once. `observed` reads no times of other
-/// machines. It only relies on clocks that run at about the same rate (within `drift`). Its cost: a
-/// contender that sees a lease for the first time waits for the whole length of the lease.
+/// by one tick, two contenders could hold the lock at once. `observed` only relies on clocks that
+/// run at about the same rate (within `drift`). Its cost: a contender that sees a lease for the
+/// first time waits for the whole length of the lease.
 ///
 /// On the other clocks, too, a lease that was seen unchanged for longer than its length plus the
 /// margin has expired. With `boottime`, only this rule applies if the times of the lease cannot be
 /// read: the holder is of another boot (a container may show another boot id, or have a time
-/// namespace), or a boot is not known. In this case the contenders of one known boot share an
-/// observation: the first contender stores in the record the time since which it has seen the entry
-/// unchanged. So even contenders that each live shorter than a lease acquire the lock.
+/// namespace), or a boot is not known. Then the contenders of one known boot share an observation,
+/// so that even those that each live shorter than a lease acquire the lock: the first one stores in
+/// the record the time since which it has seen the entry unchanged.
 ///
 /// On every clock, an entry that is bound to a process expires when the process ends, but a grant
 /// does so only after its minimum hold time. A process of the same boot and pid namespace is looked
-/// up by its pid. Any other process is looked up by its mark of presence (slot_presence), if the
-/// store keeps marks. A grant that is bound to a mark and to no process lasts while the mark is
-/// open, even if its lease has ended.
+/// up by its pid, any other one by its mark of presence (slot_presence), if the store keeps marks.
+/// A grant that is bound to a mark and to no process lasts while the mark is open, even if its
+/// lease has ended.
 
 #include <bide/durable/process.hpp>
 
@@ -39,8 +39,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
-/// Remembers for each entry of a record since when it has not changed, on this machine's boottime
-/// clock.
+/// Remembers since when, on this machine's boottime clock, each entry of a record has not changed.
 /// Thread safety: one thread at a time.
 class observations {
 public:
@@ -62,8 +61,8 @@ public:
         }
     }
 
-    /// Returns how long the holder or waiter has been seen unchanged, in milliseconds. The period
-    /// ends at the time `boottime`. Returns 0 if the holder or waiter was not seen before.
+    /// Returns for how many milliseconds, until the time `boottime`, the holder or waiter has been
+    /// seen unchanged; 0 if it was not seen before.
     template <class Entry> std::int64_t still_for(const Entry& e, std::int64_t boottime) const {
         const auto known = seen_.find(e.nonce);
         const bool is_known = known != seen_.end() && known->second.of == state_of(e);
@@ -72,8 +71,7 @@ public:
 
 private:
     // Each grant, renewal, refresh and new place in the queue changes one of these values. The
-    // count alone is not enough: if a waiter enters the queue again, its count begins at 0 again.
-    // The times are only compared for equality.
+    // count of a waiter alone is not enough: it begins at 0 again if the waiter enters again.
     using state = std::array<std::int64_t, 4>;
     struct seen_entry {
         state of;
@@ -110,9 +108,8 @@ protected:
 /// Requires: `here`, `processes` and the observations of bounded_by() outlive the judge.
 class expiry_judge {
 public:
-    /// Constructs a judge for a clock. `now` is a time on that clock; with lock_clock::boottime it
-    /// is boottime_ms(). With lock_clock::observed, `now` is not used: see bounded_by(). If
-    /// `processes` is not nullptr, the judge asks it before it asks the system.
+    /// Constructs a judge for a clock, on which it is `now`. With lock_clock::observed, `now` is
+    /// not used: see bounded_by(). If `processes` is not nullptr, it is asked before the system.
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here,
                  const process_knowledge* processes = nullptr) noexcept
         : clock_(clock), now_(now), here_(&here), processes_(processes) {}

@@ -3,8 +3,7 @@
 #define BIDE_DURABLE_PROCESS_HPP
 
 /// \file
-/// Identifies processes for other processes of the same machine, tells whether a process still
-/// runs, and reads the clock that continues while the machine sleeps.
+/// Identifies processes for other processes of the same machine, and reads its clocks.
 ///
 /// A process is identified by its pid, the namespace of the pid, the time of its start (because
 /// pids are reused), and the boot of the machine. Only a process of the same boot and namespace can
@@ -15,7 +14,7 @@
 
 #include <chrono>
 
-#if defined(__unix__) || defined(__APPLE__)
+#if !defined(_WIN32)
 #include <time.h>
 #include <unistd.h>
 #endif
@@ -45,15 +44,13 @@ inline std::int64_t boottime_ms() noexcept {
 
 /// Returns the milliseconds since 1970 on this machine's clock, which may be set.
 inline std::int64_t unix_ms() noexcept {
-    const auto since = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+    return std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
 }
 
-/// Returns floor_of() of the present time of this machine's clock: the least token of a grant that
-/// is made now.
+/// Returns floor_of() of the present time: the least token of a grant that is made now.
 inline std::int64_t floor_of_now() noexcept {
-    const auto since = std::chrono::system_clock::now().time_since_epoch();
-    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
+    const std::int64_t us =
+        std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1);
     return floor_of(us / 1000, us % 1000);
 }
 
@@ -98,21 +95,21 @@ inline process_stat stat_of(const std::string& path) {
 
 } // namespace detail
 
-/// Returns an id of the present boot of the machine. The id names the time namespace unless that is
-/// the initial one, because each time namespace has another boottime clock. Processes with the same
-/// id can read each other's times. If the system does not tell the boot, the id is empty.
+/// Returns an id of the present boot and, because each has another boottime clock, of the time
+/// namespace unless that is the initial one. Processes with the same id can read each other's
+/// times. If the system does not tell the boot, the id is empty.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)
     constexpr ino_t first_time_namespace = 0xeffffffa; // PROC_TIME_INIT_INO
     struct stat times{};
-    id = detail::read_small("/proc/sys/kernel/random/boot_id");
-    id.erase(id.find_last_not_of('\n') + 1);
     struct stat pids{};
     const bool has_times = ::stat("/proc/self/ns/time", &times) == 0;
     if (!has_times && ::stat("/proc/self/ns/pid", &pids) != 0) {
-        id.clear(); // namespaces may exist, but cannot be seen here
+        return id; // namespaces may exist, but cannot be seen here
     }
+    id = detail::read_small("/proc/sys/kernel/random/boot_id");
+    id.erase(id.find_last_not_of('\n') + 1);
     if (!id.empty() && has_times && times.st_ino != first_time_namespace) {
         // The number of a namespace may be reused for another clock, so its offsets are added.
         id += "/" + std::to_string(times.st_ino);
@@ -124,16 +121,13 @@ inline std::string this_boot() {
             }
         }
     }
-    if (id.size() > longest_name) {
-        id.clear();
-    }
 #endif
     return id;
 }
 
 /// Returns the name of this machine.
 inline std::string this_host() {
-#if defined(__unix__) || defined(__APPLE__)
+#if !defined(_WIN32)
     char name[256] = {};
     if (::gethostname(name, sizeof name - 1) == 0 && name[0] != 0) {
         return name;
@@ -182,13 +176,9 @@ inline bool is_gone([[maybe_unused]] const origin& it, [[maybe_unused]] const or
     if (it.pid == here.pid && it.pid == ::getpid()) { // a child may have its parent's origin
         return it.start != here.start;
     }
-    const auto pid = static_cast<pid_t>(it.pid);
-    if (pid != it.pid) {
-        return true;
-    }
-    const detail::process_stat found = detail::stat_of("/proc/" + std::to_string(pid) + "/stat");
+    const detail::process_stat found = detail::stat_of("/proc/" + std::to_string(it.pid) + "/stat");
     if (found.pid == 0) { // it has ended, /proc hides it, or there are no resources
-        return ::kill(pid, 0) != 0 && errno == ESRCH;
+        return ::kill(static_cast<pid_t>(it.pid), 0) != 0 && errno == ESRCH;
     }
     // If only the first thread has ended, the state is that of a zombie, but other threads run.
     return found.start != it.start ||
@@ -230,29 +220,23 @@ struct BIDE_SHARED process_token {
 
 // Gives an object one T in each process.
 //
-// A child of fork() makes a T of its own at its first use: the parent's T may be half changed, or
-// locked by a thread that does not exist in the child. So the child never destroys the inherited T.
-// If T has a function leave(), the child calls it once, for example to close files.
+// A child of fork() makes a T of its own at its first use, and never destroys the inherited one,
+// which may be half changed or locked. If T has a function leave(), the child calls it once on that
+// one, for example to close files.
 template <class T> class per_process {
 public:
-    per_process() = default;
-    per_process(const per_process&) = delete;
-    per_process& operator=(const per_process&) = delete;
     ~per_process() {
         // Order: relaxed; the last reference is gone.
         entry* const last = current_.load(std::memory_order_relaxed);
-        if (last == nullptr) {
-            return;
-        }
-        if (last->process == process_token::here()) {
-            delete last;
-        } else {
+        if (last != nullptr && last->process != process_token::here()) {
             leave(*last);
+        } else {
+            delete last;
         }
     }
 
     // Returns the T of this process. The first call in a process makes it by make().
-    // Throws: what make() throws, std::bad_alloc, std::system_error if there is no memory.
+    // Throws: what make() throws; std::bad_alloc or std::system_error if there is no memory.
     template <class Make> T& get(Make make) {
         const process_token* const here = process_token::here();
         if (here == nullptr) {

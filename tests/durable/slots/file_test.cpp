@@ -395,23 +395,25 @@ TEST_CASE("file_slot: no process starves among processes that lock again at once
 TEST_CASE("file_slot: a claim belongs to one open file, and does not block the lock") {
     directory in;
     write_file(in / "a", "");
+    using bide::detail::byte_lock;
     bide::detail::posix_io io;
+    const auto is_claimed = [&](int file) { return io.claim(file, byte_lock::ask) == 1; };
     int files[2];
     for (int& file : files) {
         file = io.open_file((in / "a").c_str(), O_RDWR);
         REQUIRE(file >= 0);
     }
-    REQUIRE(!io.is_claimed(files[1]));
-    REQUIRE(io.try_claim(files[0]));
-    REQUIRE(!io.try_claim(files[1]));
-    REQUIRE(!io.is_claimed(files[0])); // by another open file
-    REQUIRE(io.is_claimed(files[1]));
+    REQUIRE(!is_claimed(files[1]));
+    REQUIRE(io.claim(files[0], byte_lock::set) == 0);
+    REQUIRE(io.claim(files[1], byte_lock::set) == -1);
+    REQUIRE(!is_claimed(files[0])); // by another open file
+    REQUIRE(is_claimed(files[1]));
     REQUIRE(io.try_lock(files[1], true) == 0);
-    io.unclaim(files[0]);
-    REQUIRE(!io.is_claimed(files[1]));
-    REQUIRE(io.try_claim(files[1]));
+    REQUIRE(io.claim(files[0], byte_lock::remove) == 0);
+    REQUIRE(!is_claimed(files[1]));
+    REQUIRE(io.claim(files[1], byte_lock::set) == 0);
     io.close_file(files[1]);
-    REQUIRE(!io.is_claimed(files[0]));
+    REQUIRE(!is_claimed(files[0]));
     io.close_file(files[0]);
 }
 

@@ -5,7 +5,7 @@
 /// \file
 /// A slot in a file on a local disk, with flock(2). Each change costs one write and one sync. The
 /// file's space is allocated when the file is made, so changes succeed even if the disk is full. A
-/// machine of any architecture can read the file.
+/// machine of any architecture can read the file. impl/file.hpp describes its pages.
 ///
 /// Files, all in one directory:
 /// \code
@@ -14,7 +14,6 @@
 ///   <path>.new      a file that is about to replace <path>, or one that a crash left
 ///   <path>.damaged  the damaged file that a repair replaced
 /// \endcode
-/// impl/file.hpp describes the pages and the protocol.
 
 #include <bide/durable/slot.hpp>
 
@@ -28,8 +27,7 @@ struct file_slot_options {
     /// A page holds a value of page_size - 32 bytes.
     std::size_t page_size = 16'384;
 
-    /// The largest value in bytes, at most 1 GiB. A longer value fails with
-    /// durable_errc::too_large.
+    /// The largest value in bytes, at most 1 GiB.
     std::size_t max_value = std::size_t{64} << 20;
 
     /// How long an operation waits for the lock. A stopped process can hold it for any time.
@@ -64,22 +62,20 @@ struct file_slot_options {
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
 ///
-/// A change waits for the lock, at most for `retry_time`, and then for one sync. The same applies
-/// to the first load() of an object, and to a load() after a crash or a damage. Any other load()
-/// waits for no writer. All operations throw std::bad_alloc. If the update of update_locked()
-/// throws, update_locked() throws the same exception and changes nothing. replace_damaged()
-/// exchanges the damaged file for a new one in one step, and keeps it as `.damaged`; it fails where
-/// the system or the filesystem cannot do that. explain() returns the path, or the file of the last
-/// failure and what is wrong with it.
+/// A change waits for the lock, at most for `retry_time`, and then for one sync. So does a load()
+/// that is the first of an object, or that comes after a crash or a damage; any other one waits for
+/// no writer. All operations throw std::bad_alloc. If the update of update_locked() throws, so does
+/// update_locked(), and changes nothing. replace_damaged() exchanges the damaged file for a new one
+/// in one step, and keeps it as `.damaged`; it fails where the system or the filesystem cannot do
+/// that.
 ///
 /// On Linux, watch() makes a watch that reports each change by any process after it is durable, the
 /// end of a mark of presence, and the end of a slot object that used the file. If another program
 /// removes or renames the lock file, and in a child of fork(), drain() returns ESTALE: make a new
-/// watch then. Each watch uses an inotify instance. The process keeps up to four unused instances.
+/// watch then. Each watch uses an inotify instance. The process keeps one unused instance.
 ///
-/// be_present() takes a mark in the lock file. It returns errc::operation_not_supported if the
-/// system has no locks of open files (Linux has them). is_present() never waits for the lock, and
-/// returns `unknown` if the lock file is not the one that has the mark.
+/// be_present() takes a mark in the lock file, if the system has locks of open files (Linux has
+/// them). is_present() never waits for the lock.
 class file_slot : public detail::local_slot_handle {
 public:
     /// What the slot promises.

@@ -80,27 +80,25 @@ private:
 /// A slot in the memory of this process. Copies of a slot object use the same memory. Two threads
 /// may use two copies at the same time.
 ///
-/// After fork() the child has its own memory with the same value. A change in one process does not
-/// reach the other. The child's copies of the parent's watches return errors. If a process forks
-/// while another thread uses the memory, the child's mutex may stay locked.
+/// After fork() the child has its own memory with the same value, and its copies of the parent's
+/// watches return errors. If a process forks while another thread uses the memory, the child's
+/// mutex may stay locked.
 ///
-/// Requires: the slot was not moved from. This applies to all operations.
+/// Requires: the slot was not moved from.
 /// Throws: std::bad_alloc; then the operation has no effect.
 class memory_slot : public slot {
 public:
-    /// What the slot promises. If the process ends, the value and all that rely on it end, too.
+    /// What the slot promises. All that rely on the value end with the process, as the value does.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
     /// The largest value in bytes. A longer value fails with durable_errc::too_large.
     static constexpr std::size_t largest_value = std::size_t{64} << 20;
 
-    /// Reads the value.
     result<slot_snapshot, std::error_code> load() override {
         const std::lock_guard lock(memory_->mutex);
         return memory_->current;
     }
 
-    /// Stores the value if the version is still the current one.
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         const std::lock_guard lock(memory_->mutex);
         return memory_->current.version == version

@@ -7,9 +7,9 @@
 /// may share a database with the caller's own data.
 ///
 /// Requires: all processes run on one machine, and the database is on a local disk. Containers
-/// share the directory of the file, not the file alone: SQLite finds the journal and the log by the
-/// path of the database. Each container may mount the directory at any path. The slot refuses a
-/// file with a second name (a hard link) and a file that is mounted without its directory.
+/// share the directory of the file, at any path, and not the file alone: SQLite finds the journal
+/// and the log by the path of the database. The slot refuses a file with a second name (a hard
+/// link) and a file that is mounted without its directory.
 ///
 /// The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
 /// row, and the marks of presence. Delete it only while no lock is held.
@@ -35,33 +35,24 @@ constexpr bool sqlite_wal_is_safe(int version) noexcept {
 
 } // namespace detail
 
-/// Returns the category of SQLite's extended result codes. The codes compare equal to these
-/// conditions:
-/// \code
-///   SQLITE_BUSY                    std::errc::timed_out
-///   SQLITE_FULL                    no_space_on_device
-///   SQLITE_READONLY, _PERM, _AUTH  permission_denied
-///   SQLITE_IOERR                   io_error
-///   SQLITE_NOTADB, SQLITE_CORRUPT  protocol_error
-/// \endcode
+/// Returns the category of SQLite's extended result codes. SQLITE_BUSY compares equal to
+/// std::errc::timed_out, SQLITE_FULL to no_space_on_device, SQLITE_READONLY, _PERM and _AUTH to
+/// permission_denied, SQLITE_IOERR to io_error, SQLITE_NOTADB and SQLITE_CORRUPT to protocol_error.
 const std::error_category& sqlite_category() noexcept;
 
 /// How the database file survives a crash.
 enum class sqlite_journal {
-    /// An empty database gets WAL mode if that is safe and possible, otherwise `persist`. A
-    /// database in WAL mode stays in that mode; if WAL is not safe, operations fail with
-    /// operation_not_supported. On a database with any rollback journal, the slot's connection uses
-    /// `persist`.
-    ///
-    /// WAL is safe from SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later
-    /// 3.44.x. It is possible where SQLite has shared memory.
+    /// An empty database gets WAL mode if SQLite has shared memory and is of a version in which WAL
+    /// is safe: 3.51.3 or later, 3.50.7 or a later 3.50.x, 3.44.6 or a later 3.44.x. A database in
+    /// WAL mode stays in that mode; with another version, operations fail with
+    /// operation_not_supported. Otherwise, the slot's connection uses `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.
     wal,
 
     /// A rollback journal in a file that is kept. Converts a database in WAL mode for all its
-    /// users; that requires that no other connection has it open.
+    /// users, if no other connection has it open.
     persist
 };
 
@@ -99,8 +90,7 @@ struct sqlite_slot_options {
 /// A row that no slot can have stored is durable_errc::corrupt_record.
 ///
 /// be_present() takes a mark in `<path>-bide`, even while the database is locked. It returns
-/// errc::operation_not_supported if that file cannot be made or written. explain() returns the
-/// path, the key, and the last failure in SQLite's words.
+/// errc::operation_not_supported if that file cannot be made or written.
 class sqlite_slot : public detail::local_slot_handle {
 public:
     /// What the slot promises.

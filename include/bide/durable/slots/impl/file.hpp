@@ -2,7 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 
-// The definitions of slots/file.hpp. The file has two pages of the same size, each
+// The definitions of slots/file.hpp. The file has two pages of the same size, a multiple of 4096.
+// So a reader finds both even if their bytes are damaged. Each page has
 //
 //   bytes  0.. 7   "bideslot"
 //         8..11   the format: 1
@@ -12,30 +13,21 @@
 //        28..31   CRC-32C of bytes 0..27 and of the value
 //        32..     the value; the bytes after it have no meaning
 //
-// The size of a page is a multiple of 4096 and half of the file's size. So a reader finds both
-// pages even if their bytes are damaged. A page is good if its header is valid and its checksum
-// matches. If a page is not good, a write of it was interrupted, or the disk damaged it. Of two
-// good pages, the one with the higher version is the current page.
-//
-// A change overwrites the page that is not current, and syncs. A crash at any point leaves the
-// current page intact. If a page is too small for the value, or if there is no file, the writer
-// makes a new file, syncs it, renames it, and syncs the directory. A version is the time in
-// nanoseconds since 1970, or the last version plus one if that is later. So versions do not repeat
-// when a file is deleted and made again.
+// A page is good if its header is valid and its checksum matches. Of two good pages, the one with
+// the higher version is the current page. A change overwrites the other page, and syncs. So a crash
+// at any point leaves the current page intact. If a page is too small for the value, or if there is
+// no file, the writer makes a new file, syncs it, renames it, and syncs the directory.
 //
 // A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then the
 // writer stores the version in the lock file, which has only these eight bytes: the synced version.
-// This also wakes watches. The lock file is not synced: if a crash loses the synced version, the
-// only cost is one more sync. A reader that finds a page with the synced version returns it,
-// without the lock. Any other reader takes the shared lock, and so waits for the writer's sync. So
-// no reader returns a value that a crash could take back.
+// A reader that finds a page with the synced version returns it, without the lock. Any other reader
+// takes the shared lock, and so waits for the writer's sync. So no reader returns a value that a
+// crash could take back.
 //
-// If a writer is killed before it stores the synced version, the version of the current page
-// differs from the synced one. The next process that holds the lock then syncs before it returns or
-// writes a value. Without that sync, a loss of power could leave both pages half written.
-//
-// A writer also locks the value's file. If another program removed the lock file, a second writer
-// can make and lock a new lock file while the first writer still writes.
+// The lock file is not synced, and a writer may be killed before it stores the synced version. If
+// the current page has another version than the synced one, the next process that holds the lock
+// syncs the file before it returns or writes a value. Without that sync, a loss of power could
+// leave both pages half written.
 //
 // If one page is bad and one is good, the good page may have the value before the last one:
 // fell_back. A crash during a change that was not acknowledged leaves this state. If the synced
@@ -45,7 +37,6 @@
 // size, operations fail with durable_errc::corrupt_record until a repair. The slot is empty only if
 // the file does not exist.
 
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
 
@@ -109,21 +100,6 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 24, length);
     store_little(bytes + 28, page_sum(bytes, length));
 }
-
-// next() returns a version that was never used: later than the current version (`last`), than each
-// version that this slot has seen, and than the clock. If the value may have fallen back, the
-// version of the lost value is unknown. Then next() skips 2^20 versions, and the version that the
-// bad page claims to have (`claimed`).
-struct file_versions {
-    static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
-    static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
-
-    static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
-                              std::uint64_t seen, std::uint64_t clock_ns) noexcept {
-        const std::uint64_t after_bad = fell_back && claimed < most_believed ? claimed + jump : 0;
-        return std::max({last + (fell_back ? jump : 1), after_bad, seen + 1, clock_ns});
-    }
-};
 
 // What was read from the file. Without a file, all numbers are 0.
 class file_pages {
@@ -208,17 +184,14 @@ private:
 
 // ---- the watch, by inotify(7) on the lock file
 //
-// When a change is on the disk, the writer stores the synced version in the lock file.
-//
-// The watch also reports when an open file description that may write the lock file is closed. The
-// end of a mark of presence closes one. A process in another PID namespace sees that end only so.
-// The end of a slot object closes one, too; then a waiter reads the record without need. The system
-// reports the close just before it drops the lock. A waiter that reads at that moment still sees
-// the presence, and reads again at its next poll.
+// The watch reports that a writer has stored the synced version, and that an open file description
+// that may write the lock file was closed. The end of a mark of presence closes one; a process in
+// another PID namespace sees that end only so. The system reports the close just before it drops
+// the lock: a waiter that reads at that moment still sees the presence, and reads again at its next
+// poll. The end of a slot object closes one, too; then a waiter reads the record without need.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
-// still use a watch of the instance. So the process keeps up to four unused instances; by default
-// all processes of one user share 128.
+// still use a watch of the instance. So the process keeps one unused instance.
 
 class BIDE_SHARED file_watch final : public slot_watch {
 public:
@@ -233,24 +206,24 @@ public:
             }
         }
     }
-    file_watch(const file_watch&) = delete;
-    file_watch& operator=(const file_watch&) = delete;
     ~file_watch() override {
+        int unused = events_;
         if (is_made() && ::getpid() == owner_) {
             ::inotify_rm_watch(events_, watch_); // fails if the watch ended with the file
             static_cast<void>(drain());          // so that the next watch is not readable yet
-            keep(events_);
-        } else if (events_ >= 0) {
-            ::close(events_);
+            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
+            unused = exchange(events_);
+        }
+        if (unused >= 0) {
+            ::close(unused);
         }
     }
 
     bool is_made() const noexcept { return watch_ >= 0; }
     int fd() const noexcept override { return events_; }
 
-    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file.
-    // Also returns ESTALE in a child of fork(), because a read by the child would take events from
-    // the parent.
+    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file,
+    // and in a child of fork(), which would take events from the parent.
     std::error_code drain() noexcept override {
         if (::getpid() != owner_) {
             return system_error_code(ESTALE);
@@ -277,46 +250,23 @@ private:
         return is_made();
     }
 
-    // The unused instances of this process. A word has the pid in its upper half, and the
-    // descriptor of the instance in its lower half. The pid shows a child of fork() which instances
-    // are its parent's. The child neither uses nor closes these: it may have closed those
-    // descriptors, and may have opened other files with the same numbers. There is no mutex,
-    // because it could stay locked in a child.
-    using place = native_platform::atomic<std::uint64_t>;
-    static auto& unused() noexcept {
-        static place all[4];
-        return all;
-    }
-    static std::uint64_t process() noexcept { return static_cast<std::uint64_t>(::getpid()); }
-
-    // Returns an unused instance, or -1 if there is none.
-    static int take() noexcept {
-        for (place& one : unused()) {
-            // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
-            const std::uint64_t found = one.exchange(0, std::memory_order_acq_rel);
-            if (found >> 32 == process()) {
-                return static_cast<int>(found & 0xffffffff);
-            }
-        }
-        return -1;
-    }
-    // Keeps the instance in the first place. What was there moves to the next one, and so on.
-    static void keep(int fd) noexcept {
-        std::uint64_t kept = process() << 32 | static_cast<std::uint64_t>(fd);
-        for (place& one : unused()) {
-            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
-            kept = one.exchange(kept, std::memory_order_acq_rel);
-            if (kept >> 32 != process()) {
-                return;
-            }
-        }
-        ::close(static_cast<int>(kept & 0xffffffff));
+    // Keeps the instance `fd` for the next watch; -1: none. Returns the one that was kept, or -1.
+    // The word has the pid in its upper half: a child of fork() neither uses nor closes the
+    // instance of its parent, because it may have opened another file with that number. A mutex
+    // could stay locked in a child.
+    static int exchange(int fd) noexcept {
+        static native_platform::atomic<std::uint64_t> unused{0};
+        const auto process = static_cast<std::uint64_t>(::getpid());
+        // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
+        const std::uint64_t found = unused.exchange(
+            fd < 0 ? 0 : process << 32 | static_cast<std::uint64_t>(fd), std::memory_order_acq_rel);
+        return found >> 32 == process ? static_cast<int>(found & 0xffffffff) : -1;
     }
 
     const std::string path_;
     struct stat facts_{};
     const pid_t owner_ = ::getpid();
-    int events_ = take();
+    int events_ = exchange(-1); // the inotify instance
     int watch_ = -1;
 };
 
@@ -324,70 +274,38 @@ private:
 
 // ---- the slot
 
-// A slot on any Io. A function that returns false has recorded the error, with the file that it
-// concerns.
-template <class Io> class file_store final : public slot {
+// A slot on any Io. A function that returns false has called fail().
+template <class Io> class file_store final : public locking_slot<file_store<Io>> {
+    using base = locking_slot<file_store<Io>>;
+    using base::error_;
+    using base::failed;
+
 public:
     file_store(std::string path, const file_slot_options& options, Io io = Io())
         : io_(io), path_(std::move(path)), options_(options), lock_(io), data_(io),
           owner_(io_.process()) {}
-    file_store(const file_store&) = delete;
-    file_store& operator=(const file_store&) = delete;
     ~file_store() override { forget_stale_files(); }
 
     result<slot_snapshot, std::error_code> load() override {
         if (can_read_unlocked()) {
-            return slot_snapshot{.version = pages_.page().version,
-                                 .value = std::string(pages_.value())};
+            return slot_snapshot{.version = version(), .value = std::string(pages_.value())};
         }
-        const operation now{*this, false};
-        if (!now.read()) {
-            return unexpected{error_};
-        }
-        return snapshot();
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        const operation now{*this, true};
-        return !now.read() ? failed() : pages_.page().version != version ? conflict() : put(value);
-    }
-
-    // Requires: the update does not use this slot.
-    cas_result update_locked(const slot_update& update) override {
-        const operation now{*this, true};
-        if (!now.read()) {
-            return failed();
-        }
-        const std::optional<std::string> value = update(snapshot());
-        return value ? put(*value) : cas_result{cas_status::stored, pages_.page().version, {}, {}};
-    }
-
-    // Replaces the file if load() reports it as corrupt. A file of a later format is not corrupt.
-    cas_result replace_damaged(std::string_view value) override {
-        const operation now{*this, true};
-        if (now.read()) {
-            return conflict();
-        }
-        if (error_ != durable_errc::corrupt_record || !fits(value)) {
-            return failed();
-        }
-        slot_version last = 0;
-        for (const slot_version claimed :
-             {pages_.page().version, pages_.other().version, synced_version()}) {
-            last = std::max(last, claimed < file_versions::most_believed ? claimed : 0);
-        }
-        return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
+        return base::load();
     }
 
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
         if (!is_file_name(path_)) {
             return unexpected{make_error_code(durable_errc::invalid_argument)};
         }
-        return marks_.be_present(options_.descriptor);
+        return presence_file::be_present(lock_path_, options_.mode, options_.descriptor);
     }
-    presence is_present(std::int64_t mark) const override { return marks_.is_present(mark); }
+    presence is_present(std::int64_t mark) const override {
+        return presence_file::is_present(lock_path_, mark);
+    }
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
-        return marks_.is_on(descriptor, mark);
+        // The open file that has the lock finds no conflict.
+        return presence_file::ask(descriptor, mark) == presence::no &&
+               is_present(mark) == presence::yes;
     }
 
     std::string explain() const override {
@@ -406,9 +324,10 @@ public:
 
 #if defined(__linux__)
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (const operation now{*this, false}; !now.is_in) { // makes the lock file
+        if (!enter(false)) { // makes the lock file
             return unexpected{error_};
         }
+        leave();
         auto made = std::make_unique<file_watch>(lock_path_);
         if (const auto error = made->is_made() ? made->drain() : system_error_code()) {
             return unexpected{error};
@@ -418,7 +337,10 @@ public:
 #endif
 
 private:
+    friend base;
+
     static constexpr std::size_t largest_page = std::size_t{1} << 30;
+    static constexpr slot_version most_believed = slot_version{1} << 62; // no clock reaches it
 
     // ---- results
 
@@ -427,10 +349,6 @@ private:
         wrong_ = &file;
         return false;
     }
-    cas_result failed(bool is_unsure = false) const {
-        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
-    }
-    cas_result conflict() const { return {cas_status::conflict, 0, snapshot(), {}}; }
     cas_result stored(slot_version version) {
         // Readers without the lock would take an earlier synced version for the last one.
         if (!set_synced_version(version) && synced_version() != 0) {
@@ -439,11 +357,12 @@ private:
         }
         return {cas_status::stored, version, {}, {}};
     }
+    slot_version version() const noexcept { return pages_.page().version; }
     slot_snapshot snapshot() const {
         if (!data_) {
             return {};
         }
-        return {.version = pages_.page().version,
+        return {.version = version(),
                 .value = std::string(pages_.value()),
                 .fell_back = fell_back(),
                 .lost_acknowledged = is_lost_};
@@ -452,28 +371,14 @@ private:
 
     // ---- the lock
 
-    // An operation under the lock.
-    struct operation {
-        file_store& of;
-        const bool is_exclusive;
-        const bool is_in = of.enter(is_exclusive);
-        bool read() const { return is_in && of.read(is_exclusive); }
-        ~operation() {
-            if (is_in) {
-                of.leave();
-            }
-        }
-    };
-
-    // Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
-    // belongs to the open file description, which a fork shares. So a child opens the files again.
+    // Forgets descriptors that other code has closed and, after fork(), closes the parent's: a lock
+    // belongs to the open file description, which a fork shares.
     void forget_stale_files() noexcept {
         data_.forget_if_not_ours();
         lock_.forget_if_not_ours();
         if (const long now = io_.process(); std::exchange(owner_, now) != now) {
             data_.reset();
             lock_.reset();
-            is_held_ = false;
         }
     }
 
@@ -483,7 +388,7 @@ private:
         if (!is_file_name(path_)) {
             return fail(path_, durable_errc::invalid_argument);
         }
-        if (is_held_) {
+        if (lock_.is_locked) {
             return fail(lock_path_, system_error_code(EDEADLK));
         }
         if (exclusive && !lock_.is_writable) {
@@ -491,14 +396,20 @@ private:
         }
         begin_ns_ = io_.steady_ns();
         do {
-            if ((!lock_ && !open_lock(exclusive)) || !wait(lock_, exclusive)) {
+            if (!lock_) { // a reader can use a file that it may not write
+                if (const std::error_code error =
+                        lock_.open(lock_path_.c_str(), !exclusive, O_CREAT, options_.mode)) {
+                    return fail(lock_path_, error);
+                }
+            }
+            if (!wait(lock_, exclusive)) {
                 return false;
             }
             // If another program removed the lock file, other processes may lock a new one.
             struct stat now;
             if (io_.look_at(lock_path_.c_str(), now) == 0 && is_same_file(now, lock_.facts) &&
                 !check_kind(now)) {
-                return is_held_ = true;
+                return lock_.is_locked = true;
             }
             io_.unlock(lock_.get()); // a child of fork() may have it open, too
             lock_.reset();
@@ -506,25 +417,15 @@ private:
         return fail(lock_path_, system_error_code(ETIMEDOUT));
     }
 
-    // A reader can use a file that it may not write.
-    bool open_lock(bool to_write) noexcept {
-        std::error_code error = lock_.open(lock_path_.c_str(), !to_write, O_CREAT, options_.mode);
-        if (!error && !io_.is_reliable(lock_.get())) {
-            lock_.reset();
-            error = durable_errc::unsupported_filesystem;
-        }
-        return !error || fail(lock_path_, error);
-    }
-
     // Locks the lock file or the value's file. A blocking flock() has no deadline, so this function
     // polls. A sync takes about a hundred microseconds: the pauses begin below that and grow, so
     // that many waiters leave the processors to the holder. They are random, so that waiters do not
     // poll at the same moments.
     //
-    // If a process releases the lock and takes it again at once, polling waiters do not see the
-    // free lock. So one process that has waited long takes a second lock, the claim, and polls
-    // often. A process that arrives and sees the claim pauses once. It does not wait for the end of
-    // the claim, because the claimant may be suspended.
+    // Polling waiters do not see that a process releases the lock and takes it again at once. So
+    // one that has waited long takes a second lock, the claim, and polls often. A process that
+    // arrives and sees the claim pauses once, and not until the end of the claim: the claimant may
+    // be suspended.
     bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
@@ -536,30 +437,29 @@ private:
         std::int64_t waited = 0;
         bool is_next = false;
         int tried = 0;
-        if (may_claim && io_.is_claimed(fd)) {
+        if (may_claim && io_.claim(fd, byte_lock::ask) == 1) {
             io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
         }
         while ((tried = io_.try_lock(fd, exclusive)) != 0 && errno == EWOULDBLOCK &&
                (waited = io_.steady_ns() - begin_ns_) < retry_time_ns_) {
-            is_next = is_next || (waited >= long_wait_ns && may_claim && io_.try_claim(fd));
+            is_next = is_next ||
+                      (waited >= long_wait_ns && may_claim && io_.claim(fd, byte_lock::set) == 0);
             rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
             io_.sleep(std::min(rest / 2 + random_below(rest), retry_time_ns_ - waited));
         }
         const int error = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
         if (is_next) {
-            io_.unclaim(fd);
+            io_.claim(fd, byte_lock::remove);
         }
         return tried == 0 || fail(may_claim ? lock_path_ : path_, system_error_code(error));
     }
 
     void leave() noexcept {
-        if (std::exchange(data_.is_locked, false)) {
-            io_.unlock(data_.get());
+        for (auto* const file : {&data_, &lock_}) {
+            if (std::exchange(file->is_locked, false)) {
+                io_.unlock(file->get());
+            }
         }
-        if (lock_) {
-            io_.unlock(lock_.get());
-        }
-        is_held_ = false;
     }
 
     // Returns 0 if there is none. A reader without the lock may read a half-written version.
@@ -575,36 +475,34 @@ private:
 
     // ---- reading
 
-    // Reads without the lock, so that readers and writers do not wait for each other. Returns true
-    // if a page has the synced version. The value of that page was acknowledged last, whatever a
-    // writer does to the other page. After a crash, the synced version may be an earlier one. So
-    // returns false unless this slot has read under the lock before, and has seen no later version.
-    // Also returns false if the file is absent: a read under the lock then finds whether a value is
-    // lost.
+    // Reads without the lock. Returns true if a page has the synced version: its value was
+    // acknowledged last, whatever a writer does to the other page. After a crash, the synced
+    // version may be an earlier one. So returns false unless this slot has read under the lock
+    // before, and has seen no later version. Also returns false if the file is absent: a read under
+    // the lock then finds whether a value is lost.
     bool can_read_unlocked() {
         data_.forget_if_not_ours();
-        if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
+        if (lock_.is_locked || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
             return false;
         }
         const slot_version mark = synced_version();
         // If a page is later than the synced version, its writer has not ended, or has locked a new
         // lock file, because another program removed this one.
         struct stat now;
-        const bool is_current =
-            pages_.page().version == mark ||
-            (io_.look_at(lock_path_.c_str(), now) == 0 && is_same_file(now, lock_.facts));
+        const bool is_current = version() == mark || (io_.look_at(lock_path_.c_str(), now) == 0 &&
+                                                      is_same_file(now, lock_.facts));
         const bool is_latest = is_current && seen_ != 0 && mark >= seen_ && pages_.choose(mark);
         seen_ = is_latest ? mark : seen_;
         return is_latest;
     }
 
-    // Opens the file that the path names. Opens it for writing if `to_write` is set or if
-    // permission allows. Fails with EXDEV if the file is on another device than the lock file: such
-    // a file was mounted here from another directory, which has its own lock file. A missing file
-    // is no error, but leaves `data_` closed.
+    // Opens the file that the path names; `data_` stays closed if it is missing. Fails with EXDEV
+    // if the file is on another device than the lock file: such a file was mounted here from
+    // another directory, which has its own lock file.
     //
-    // If `to_write` is set, takes the file's own lock first, and then looks at the path again: from
-    // then on, no other writer replaces the file.
+    // If `to_write` is set, locks the file itself, and looks at the path again: from then on no
+    // other writer replaces the file. If another program removed the lock file, a second writer can
+    // make and lock a new one while the first writer still writes.
     bool attach(bool to_write) noexcept {
         do {
             if (to_write && data_ && data_.is_writable && !(data_.is_locked = wait(data_, true))) {
@@ -637,24 +535,22 @@ private:
         }
         const slot_version mark = synced_version();
         find_loss(mark);
-        if (mark != pages_.page().version) {
+        if (mark != version()) {
             if (!sync_data() || !sync_directory(open_directory())) {
                 return false;
             }
             if (!is_lost_) { // if it is lost, the next reader has to find the loss, too
-                set_synced_version(pages_.page().version);
+                set_synced_version(version());
             }
         }
         return true;
     }
 
-    // Finds out whether an acknowledged value was lost. A version that no clock will reach counts
-    // as no synced version.
+    // Finds out whether an acknowledged value was lost.
     void find_loss(slot_version mark) noexcept {
-        const bool has_mark = mark != 0 && mark < file_versions::most_believed;
-        const slot_version version = pages_.page().version;
-        is_lost_ = data_ && (has_mark ? mark > version : pages_.fell_back());
-        seen_ = std::max({seen_, version, has_mark ? mark : 0});
+        const bool has_mark = mark != 0 && mark < most_believed;
+        is_lost_ = data_ && (has_mark ? mark > version() : pages_.fell_back());
+        seen_ = std::max({seen_, version(), has_mark ? mark : 0});
     }
 
     // ---- writing
@@ -671,14 +567,10 @@ private:
         if (!data_) {
             find_loss(synced_version()); // of the file that was deleted, for the next version
         }
-        const slot_version next = file_versions::next(
-            pages_.page().version, fell_back(), pages_.other().version, seen_, io_.clock_ns());
-        const bool has_room = data_ && value.size() <= pages_.page_size - file_page::header_size;
-        return has_room ? overwrite(value, next) : replace(value, next, false);
-    }
-
-    // Overwrites the page that is not current, and syncs once.
-    cas_result overwrite(std::string_view value, slot_version next) {
+        const slot_version next = next_version(fell_back());
+        if (!data_ || value.size() > pages_.page_size - file_page::header_size) {
+            return replace(value, next, false);
+        }
         seen_ = next;
         const auto before = pages_.headers;
         if (!write_page(data_, pages_.offset_of_other(), file_page::header_size + value.size(),
@@ -691,22 +583,44 @@ private:
         return sync_data() ? stored(next) : failed(true);
     }
 
-    // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
-    // becomes <path>.damaged, and replaces an earlier one of that name.
+    // Replaces a file that is damaged. A file of a later format is not.
+    cas_result mend(std::string_view value) {
+        return fits(value) ? replace(value, next_version(true), true) : failed();
+    }
+
+    // Returns a version that was never used: later than the current one, than each that this slot
+    // has seen, and than the clock. If a value is lost, its version is unknown: skips 2^20
+    // versions, also behind those that the pages and the lock file claim.
+    slot_version next_version(bool is_lost) noexcept {
+        constexpr slot_version jump = slot_version{1} << 20;
+        slot_version next = std::max<slot_version>(seen_ + 1, io_.clock_ns());
+        if (pages_.page().is_good) {
+            next = std::max(next, version() + (is_lost ? jump : 1));
+        }
+        if (is_lost) {
+            for (const slot_version claimed :
+                 {version(), pages_.other().version, synced_version()}) {
+                next = std::max(next, claimed < most_believed ? claimed + jump : 0);
+            }
+        }
+        return next;
+    }
+
+    // Writes a new file, and renames it to the path. A damaged file becomes <path>.damaged, in
+    // place of an earlier one of that name.
     cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
-        // Opens the directory, and allocates the lock file's space, before the first change: then a
-        // failure changes nothing.
+        // What can fail comes before the first change: the directory, the lock file's space.
         const file_descriptor<Io> directory = open_directory();
         const bool is_ready = (directory || fail(directory_)) &&
                               (data_ || set_synced_version(synced_version()) || fail(lock_path_)) &&
                               make_new(value, next, is_damaged);
         seen_ = is_ready ? next : seen_;
-        const auto rename = is_damaged ? &Io::exchange_files : &Io::rename_file;
         const bool is_renamed =
-            is_ready && ((io_.*rename)(new_path_.c_str(), path_.c_str()) == 0 || fail(new_path_));
+            is_ready &&
+            (io_.rename_file(new_path_.c_str(), path_.c_str(), is_damaged) == 0 || fail(new_path_));
         data_.reset();
         if (is_renamed && is_damaged) {
-            io_.rename_file(new_path_.c_str(), damaged_path_.c_str());
+            io_.rename_file(new_path_.c_str(), (path_ + ".damaged").c_str(), false);
         }
         if (!is_renamed) {
             io_.remove_file(new_path_.c_str());
@@ -715,10 +629,10 @@ private:
         return sync_directory(directory) ? stored(next) : failed(true);
     }
 
-    // Makes <path>.new, in place of one that a crash left. Writes both pages: one has the value,
-    // the other one the value before it, unless the file is damaged. Writes all bytes, also the
-    // zeros: if the blocks were only reserved, the first sync of each block would have to write the
-    // filesystem's journal.
+    // Makes <path>.new, in place of one that a crash left. One page has the value, the other one
+    // the value before it, unless the file is damaged. Writes all bytes, also the zeros: if the
+    // blocks were only reserved, the first sync of each would have to write the filesystem's
+    // journal.
     bool make_new(std::string_view value, slot_version next, bool is_damaged) {
         constexpr std::size_t granule = file_page::granule;
         constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -737,7 +651,7 @@ private:
             to && (!data_ || io_.copy_owner_and_mode(to.get(), data_.facts) == 0) &&
             write_page(to, 0, size, page, value, next) &&
             write_page(to, size, size, page, has_before ? pages_.value() : std::string_view(),
-                       has_before ? pages_.page().version : 0) &&
+                       has_before ? version() : 0) &&
             io_.sync_all(to.get()) == 0;
         return is_made || fail(new_path_);
     }
@@ -777,8 +691,8 @@ private:
         return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
     }
 
-    // Drops the file's cached data. Called after a disk error: the cache may differ from the disk,
-    // and the kernel may report the error only once for each open file.
+    // After a disk error, the cache may differ from the disk, and the kernel may report the error
+    // only once for each open file.
     void drop_cache() noexcept {
         io_.drop_cache(data_.get());
         data_.reset();
@@ -788,22 +702,18 @@ private:
     const std::string path_;
     const std::string lock_path_ = path_ + ".lock";
     const std::string new_path_ = path_ + ".new";
-    const std::string damaged_path_ = path_ + ".damaged";
     const std::string directory_ = path_.substr(0, path_.rfind('/') + 1);
     const file_slot_options options_;
     const std::int64_t retry_time_ns_ =
         1'000'000 * std::clamp<std::int64_t>(options_.retry_time.count(), 0, 1'000'000'000);
-    const presence_file marks_{lock_path_, options_.mode};
     file_descriptor<Io> lock_;
     file_descriptor<Io> data_; // not open if there is no file
     file_pages pages_;
     std::string image_;         // what is written
     long owner_;                // the process that opened the files
-    bool is_held_ = false;      // the lock of lock_
     std::int64_t begin_ns_ = 0; // of the operation
     slot_version seen_ = 0;     // the latest version that this object has seen
     bool is_lost_ = false;      // an acknowledged value is lost, which is later than that read
-    std::error_code error_{};
     const std::string* wrong_ = &path_; // the file that the error concerns
 };
 

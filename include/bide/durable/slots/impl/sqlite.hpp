@@ -6,10 +6,9 @@
 //
 //   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
 //
-// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
-// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
-// versions of a row that was deleted and made again do not repeat, unless the clock was set back
-// meanwhile.
+// A change locks the database, reads the row, stores the next version, and commits. The first
+// version is the time in nanoseconds since 1970. So the versions of a row that was deleted and made
+// again do not repeat, unless the clock was set back meanwhile.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
 // with a persistent journal in the other mode. If another program changes the mode of the database
@@ -84,15 +83,6 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // No function below opens the database: if this process closed a descriptor of the database, it
 // would lose its locks on the database.
 
-// Returns the path beside which SQLite makes its files: symbolic links are resolved.
-// Throws: std::bad_alloc.
-inline std::string sqlite_resolved(const std::string& path) {
-    char* const real = ::realpath(path.c_str(), nullptr);
-    std::string resolved = real == nullptr ? path : real;
-    std::free(real);
-    return resolved;
-}
-
 // Returns the error of check_kind(), EXDEV for a file that is mounted without its directory, or the
 // system's error for the path. A missing file is no error.
 inline std::error_code check_sqlite_path(const char* path) noexcept {
@@ -119,13 +109,12 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 //
 // If the row is older than its entry, acknowledged values are lost: SQLite found a wrong checksum
 // in a log and dropped the rest of the log, which it does without an error; or another file
-// replaced the database. If the row is missing, it was deleted, or the database was truncated: the
-// slot sets only lost_acknowledged, and not fell_back. If a row has the version of its entry and
-// another checksum, the disk damaged it: SQLite's pages have no checksums.
+// replaced the database; or, if there is no row, it was deleted or the database was truncated. If a
+// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
+// no checksums.
 //
-// The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
-// entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
-// lock.
+// The file is a table of 1,024 buckets, found by a hash, of four entries each. Far behind the table
+// are the bytes that presences lock. An entry has, little-endian:
 //
 //   bytes  0..7   the hash of table and key
 //          8..15  the version
@@ -150,24 +139,28 @@ public:
     static constexpr std::size_t bucket_size = entry_size * entries_per_bucket;
     static constexpr std::uint64_t buckets = 1'024;
 
-    explicit sqlite_version_file(std::string_view key) noexcept : hash_(hash_of(key)) {}
+    explicit sqlite_version_file(std::string_view key) : hash_(hash_of(key)) {}
 
+    // Returns the path of the file. The path of the database is resolved as SQLite does it, which
+    // makes its files beside the one that symbolic links lead to.
     // Throws: std::bad_alloc.
-    static std::string path_beside(const std::string& database) { return database + "-bide"; }
+    static std::string path_of(const std::string& database) {
+        char* const real = ::realpath(database.c_str(), nullptr);
+        const std::string path = (real == nullptr ? database : real) + "-bide";
+        std::free(real);
+        return path;
+    }
 
     // Opens the file of the database that the path names now. Makes a missing file with the
     // database's owner and mode.
     // Throws: std::bad_alloc.
     void open(const std::string& database) {
-        posix_io io;
         struct ::stat facts{};
-        const bool has_facts = io.look_at(database.c_str(), facts) == 0;
+        const bool has_facts = ::stat(database.c_str(), &facts) == 0;
         const mode_t mode = facts.st_mode & 0666;
-        if (file_.open(path_beside(database).c_str(), false, has_facts ? O_CREAT : 0, mode) ||
-            !io.is_reliable(file_.get())) {
-            file_.reset();
-        } else if (has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
-            io.copy_owner_and_mode(file_.get(), facts);
+        if (!file_.open(path_of(database).c_str(), false, has_facts ? O_CREAT : 0, mode) &&
+            has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
+            posix_io().copy_owner_and_mode(file_.get(), facts);
         }
     }
 
@@ -211,12 +204,11 @@ public:
 
 private:
     // FNV-1a (Fowler, Noll, Vo), mixed, of the table's name, a zero byte, and the key.
-    static std::uint64_t hash_of(std::string_view key) noexcept {
+    static std::uint64_t hash_of(std::string_view key) {
         std::uint64_t hash = 0xcbf29ce484222325;
-        for (const std::string_view part : {std::string_view("bide_lock", 10), key}) {
-            for (const char c : part) {
-                hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-            }
+        const std::string text = std::string("bide_lock", 10).append(key);
+        for (const char c : text) {
+            hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
         }
         return std::max<std::uint64_t>(mixed_bits(hash), 1);
     }
@@ -235,10 +227,9 @@ private:
 // notes. In WAL mode the child then believes that it holds the lock that means "in use". Another
 // process then concludes that it is the last user, and deletes the log that the child uses.
 //
-// So the first use in a child closes all connections that the parent's slots had, before a slot
-// opens its own. If no connection was in an operation at the fork, that is safe: a close without a
-// checkpoint neither writes nor releases locks. If one was in an operation or being closed, the
-// inherited state is unusable, and all operations of slots in the child fail from then on.
+// So the first use in a child closes all connections that the parent's slots had. If none was in an
+// operation at the fork, that is safe: a close without a checkpoint neither writes nor releases
+// locks. If one was in an operation or being closed, all operations of slots in the child fail.
 class BIDE_SHARED sqlite_process {
     struct state {
         std::mutex mutex;
@@ -291,9 +282,8 @@ private:
 
 // ---- the operations
 
-// A slot. It opens the database on demand, in a mode that keeps what is committed. A function that
-// returns false has recorded the error and its text.
-class sqlite_core final : public slot {
+// A slot. It opens the database on demand. A function that returns false has called fail().
+class sqlite_core final : public locking_slot<sqlite_core> {
 public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
     sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how)
@@ -303,57 +293,27 @@ public:
                                          "bide::sqlite_slot"));
         }
     }
-    sqlite_core(const sqlite_core&) = delete;
-    sqlite_core& operator=(const sqlite_core&) = delete;
     ~sqlite_core() override { close(); }
 
     std::string explain() const override {
         const std::string line =
-            "SQLite database " + resolved_ + ", table bide_lock, key \"" + key_ + '"';
+            "SQLite database " + path_ + ", table bide_lock, key \"" + key_ + '"';
         return one_line(said_.empty() ? line : line + ": " + said_, line.npos);
     }
 
-    result<slot_snapshot, std::error_code> load() override {
-        operation now{*this};
-        if (!now.read(false)) {
-            return unexpected{error_};
-        }
-        return std::move(now.there);
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        operation now{*this};
-        return !now.read(true)                ? failed()
-               : now.there.version != version ? now.conflict()
-                                              : put(value);
-    }
-
     cas_result update_locked(const slot_update& update) override {
-        operation now{*this};
-        if (!now.read(true)) {
-            return failed();
-        }
-        const std::optional<std::string> value = update(now.there);
-        if (!is_usable()) { // the update has forked, and this is the child
-            return failed();
-        }
-        begin_wait();
-        return value ? put(*value) : cas_result{cas_status::stored, now.there.version, {}, {}};
-    }
-
-    cas_result replace_damaged(std::string_view value) override {
-        operation now{*this};
-        return now.read(true)                           ? now.conflict()
-               : error_ == durable_errc::corrupt_record ? put(value, posix_io().clock_ns())
-                                                        : failed();
+        return locking_slot::update_locked([&](const slot_snapshot& there) {
+            std::optional<std::string> value = update(there);
+            begin_wait();
+            return value;
+        });
     }
 
     // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
-        const std::string at = sqlite_resolved(path_);
-        sqlite_version_file("").open(at); // makes it with the database's owner and mode
-        constexpr unsigned mode = 0644;   // the mode that SQLite gives to a database
-        auto taken = presence_file(sqlite_version_file::path_beside(at), mode).be_present();
+        sqlite_version_file("").open(path_); // makes it with the database's owner and mode
+        constexpr unsigned mode = 0644;      // the mode that SQLite gives to a database
+        auto taken = presence_file::be_present(sqlite_version_file::path_of(path_), mode);
         if (!taken && (taken.error() == std::errc::permission_denied ||
                        taken.error() == std::errc::read_only_file_system ||
                        taken.error() == std::errc::operation_not_permitted)) {
@@ -362,20 +322,18 @@ public:
         return taken;
     }
     presence is_present(std::int64_t mark) const override {
-        return presence_file(sqlite_version_file::path_beside(sqlite_resolved(path_)), 0)
-            .is_present(mark);
+        return presence_file::is_present(sqlite_version_file::path_of(path_), mark);
     }
 
 private:
+    friend locking_slot;
+
     // ---- results
 
     bool fail(std::error_code error, std::string words) {
         error_ = error;
         said_ = std::move(words);
         return false;
-    }
-    bool fail(std::errc error, std::string words) {
-        return fail(std::make_error_code(error), std::move(words));
     }
     bool fail(int code) {
         last_ = code;
@@ -392,34 +350,17 @@ private:
         return false;
     }
     bool ok(int code) { return code == SQLITE_OK || fail(code); }
-    cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
     // ---- an operation
 
-    struct operation {
-        sqlite_core& of;
-        const bool is_in = of.enter();
-        slot_snapshot there{};
-
-        // Reads the row. If `to_change` is set, locks the database first: no other connection
-        // writes or commits until the end of the operation.
-        bool read(bool to_change) {
-            return is_in && of.begin() && (!to_change || of.ok(of.execute("BEGIN IMMEDIATE"))) &&
-                   of.read(there);
-        }
-        cas_result conflict() { return {cas_status::conflict, 0, std::move(there), {}}; }
-        ~operation() {
-            if (is_in) {
-                of.leave();
-            }
-        }
-    };
+    slot_version version() const noexcept { return there_.version; }
+    slot_snapshot snapshot() noexcept { return std::move(there_); } // keeps the version
 
     bool is_usable(const sqlite_process& here = {}) {
-        return !here->is_unusable || fail(std::errc::operation_not_permitted,
+        return !here->is_unusable || fail(std::make_error_code(std::errc::operation_not_permitted),
                                           "the process was forked during an operation");
     }
-    bool enter() {
+    bool enter(bool /* to_change */) {
         const sqlite_process here;
         if (!is_usable(here)) {
             return false;
@@ -467,16 +408,13 @@ private:
             close();
             return false;
         }
-        const char* const full = ::sqlite3_db_filename(db_, "main"); // without symbolic links
-        resolved_ = full != nullptr && *full != 0 ? full : resolved_;
-        versions_.open(resolved_);
+        versions_.open(path_);
         last_ = SQLITE_OK;
         return true;
     }
 
     // Closes the connection. Counts as an operation (see sqlite_process). Does not hold the mutex
-    // during the close, so that a slow disk of one database does not delay the slots of other
-    // databases.
+    // meanwhile: a slow disk of one database does not delay the slots of other databases.
     void close() {
         sqlite3* const ended = std::exchange(db_, nullptr);
         if (ended == nullptr) {
@@ -500,10 +438,10 @@ private:
         if (::sqlite3_threadsafe() == 0) {
             return fail(SQLITE_MISUSE);
         }
-        if (const std::error_code error = check_sqlite_path(resolved_.c_str())) {
-            return fail(error, file_error_text(error, resolved_));
+        if (const std::error_code error = check_sqlite_path(path_.c_str())) {
+            return fail(error, file_error_text(error, path_));
         }
-        const int code = ::sqlite3_open_v2(resolved_.c_str(), &db_, how, nullptr);
+        const int code = ::sqlite3_open_v2(path_.c_str(), &db_, how, nullptr);
         if (db_ != nullptr) {
             ::sqlite3_extended_result_codes(db_, 1);
             sqlite_process()->open.push_back(db_);
@@ -529,7 +467,7 @@ private:
     bool choose_journal() {
         const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
         const bool is_automatic = options_.journal == sqlite_journal::automatic;
-        std::string pages = "unknown";
+        std::string pages;
         std::string mode;
         // The page count is read before the mode, because another program that makes the database
         // sets the mode before it adds pages.
@@ -538,13 +476,13 @@ private:
             return false;
         }
         if (mode == "wal" && !is_safe) {
-            return fail(std::errc::operation_not_supported,
+            return fail(std::make_error_code(std::errc::operation_not_supported),
                         "WAL mode is not safe with this SQLite");
         }
-        const bool has_wal = options_.journal == sqlite_journal::wal || mode == "wal";
-        const bool tries_wal = !has_wal && is_safe && pages == "0"; // WAL needs shared memory
+        const bool tries_wal = is_automatic && is_safe && pages == "0"; // WAL needs shared memory
+        const bool wants_wal = options_.journal == sqlite_journal::wal || mode == "wal";
         const std::string persist = "PRAGMA journal_mode=persist";
-        if (!ok(execute(has_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
+        if (!ok(execute(wants_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
             (tries_wal && mode != "wal" && !ok(execute(persist, &mode)))) {
             return false;
         }
@@ -553,14 +491,14 @@ private:
         std::string has;
         return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
                ((has == level && (is_wal || mode == "persist") &&
-                 (tries_wal || is_wal == has_wal)) ||
-                fail(std::errc::operation_not_supported,
+                 (tries_wal || is_wal == wants_wal)) ||
+                fail(std::make_error_code(std::errc::operation_not_supported),
                      "the database does not accept the journal mode"));
     }
 
     // SQLITE_ERROR means that the table is of another kind.
     bool ok_of_table(int code) {
-        return code == SQLITE_ERROR ? fail(std::errc::invalid_argument,
+        return code == SQLITE_ERROR ? fail(std::make_error_code(std::errc::invalid_argument),
                                            std::string("the table is not a table of locks: ") +
                                                ::sqlite3_errmsg(db_))
                                     : ok(code);
@@ -568,14 +506,16 @@ private:
 
     // ---- statements
 
-    // The connection keeps the statement until it is closed.
+    // Prepares a statement with the key as its first parameter. The connection keeps the statement
+    // until it is closed.
     bool prepare(sqlite3_stmt*& to, std::string_view text) {
         return ok_of_table(::sqlite3_prepare_v3(db_, text.data(), static_cast<int>(text.size()),
-                                                SQLITE_PREPARE_PERSISTENT, &to, nullptr));
+                                                SQLITE_PREPARE_PERSISTENT, &to, nullptr)) &&
+               ok(::sqlite3_bind_text(to, 1, key_.data(), static_cast<int>(key_.size()), nullptr));
     }
 
-    // Runs statements without parameters. Stores the first column of their row in `to`. Returns a
-    // code. Some statements do not call the busy handler.
+    // Runs statements without parameters, of which some do not call the busy handler. Stores the
+    // first column of their row in `to`. Returns a code.
     int execute(const std::string& text, std::string* to = nullptr) {
         constexpr auto note = [](void* into, int, char** row, char**) {
             // A short text, for which no memory is needed.
@@ -591,9 +531,8 @@ private:
         return code;
     }
 
-    // Pauses once while other connections use the database. Returns false if the waiting time is
-    // over. The pauses are short (0.1 to 4 ms): with SQLite's own, which grow to 0.1 s, a waiter
-    // loses to connections that try again at once.
+    // Pauses once, for 0.1 to 4 ms. Returns false if the waiting time is over. In SQLite's own
+    // pauses, which grow to 0.1 s, a waiter loses to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -610,86 +549,75 @@ private:
         wait_until_ = std::chrono::steady_clock::now() + options_.retry_time;
     }
 
-    // Binds the key, and runs the statement until its first row. Returns a code.
-    int run(sqlite3_stmt* statement) noexcept {
-        const int code =
-            ::sqlite3_bind_text(statement, 1, key_.data(), static_cast<int>(key_.size()), nullptr);
-        return code == SQLITE_OK ? ::sqlite3_step(statement) : code;
-    }
-    // Ends the run of a statement, and forgets what was bound to it.
-    static void reset(sqlite3_stmt* statement) noexcept {
-        ::sqlite3_reset(statement);
-        ::sqlite3_clear_bindings(statement);
-    }
-
     // ---- the row
 
-    // Reads the acknowledged version before the row. If the row has an earlier version than that
-    // one, acknowledged values are lost.
-    bool read(slot_snapshot& there) {
-        const struct scope {
-            sqlite3_stmt* of;
-            ~scope() { reset(of); }
-        } running{select_};
-        const sqlite_known_version known = versions_.get();
-        known_ = known.version;
-        claimed_ = 0;
-        const int code = run(select_);
-        if (code == SQLITE_ROW ? !copy_row(there) : code != SQLITE_DONE && !fail(code)) {
+    // Reads the row, and before it the acknowledged version. If the row has an earlier version than
+    // that one, acknowledged values are lost. If `to_change` is set, locks the database first: no
+    // other connection writes or commits until the end of the operation.
+    bool read(bool to_change) {
+        there_ = {};
+        if (!begin() || (to_change && !ok(execute("BEGIN IMMEDIATE")))) {
             return false;
         }
-        if (known.version > there.version) {
-            there.lost_acknowledged = true;
-            there.fell_back = there.version != 0; // a missing row may have been deleted
+        const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> running(select_,
+                                                                            &::sqlite3_reset);
+        known_ = versions_.get();
+        const int code = ::sqlite3_step(select_);
+        if (code == SQLITE_ROW ? !copy_row() : code != SQLITE_DONE && !fail(code)) {
+            return false;
         }
-        return known.version == 0 || known.version != there.version ||
-               known.sum == crc32c(there.value) ||
+        if (known_.version > version()) {
+            there_.lost_acknowledged = true;
+            there_.fell_back = version() != 0; // a missing row may have been deleted
+        }
+        return known_.version == 0 || known_.version != version() ||
+               known_.sum == crc32c(there_.value) ||
                fail(durable_errc::corrupt_record,
                     "the value is not the one that was stored as version " +
-                        std::to_string(there.version));
+                        std::to_string(version()));
     }
 
     // Copies the row to which the statement has stepped. Fails if no slot can have stored it.
-    bool copy_row(slot_snapshot& to) {
+    bool copy_row() {
         constexpr const char* types[] = {"", "INTEGER", "REAL", "TEXT", "BLOB", "NULL"};
         const int of_version = ::sqlite3_column_type(select_, 0);
         const int of_value = ::sqlite3_column_type(select_, 1);
-        const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        const bool is_valid = of_version == SQLITE_INTEGER && version > 0 &&
-                              version < std::numeric_limits<std::int64_t>::max() - 1;
-        claimed_ = is_valid ? static_cast<slot_version>(version) : 0;
+        const std::int64_t number = ::sqlite3_column_int64(select_, 0);
+        const bool is_valid = of_version == SQLITE_INTEGER && number > 0 &&
+                              number < std::numeric_limits<std::int64_t>::max() - 1;
+        there_.version = is_valid ? static_cast<slot_version>(number) : 0;
         if (!is_valid || of_value != SQLITE_BLOB) {
-            const std::string bad =
-                of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(version);
+            const std::string given =
+                of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(number);
             return fail(durable_errc::corrupt_record,
-                        is_valid ? std::string("the value is ") + types[of_value]
-                                 : "the version is " + bad);
+                        "the version is " + given + ", the value is " + types[of_value]);
         }
         const auto* const bytes = static_cast<const char*>(::sqlite3_column_blob(select_, 1));
         const auto size = static_cast<std::size_t>(::sqlite3_column_bytes(select_, 1));
         if (bytes == nullptr && size != 0) {
             return fail(SQLITE_NOMEM);
         }
-        to.version = claimed_;
-        to.value = std::string_view(bytes, size);
+        there_.value = std::string_view(bytes, size);
         return true;
     }
 
-    // Stores the value in the transaction, and commits the transaction. The new version is after
-    // the version of the row, after the last acknowledged one, and not before `least`. The first
-    // version of a row is the time in nanoseconds since 1970.
+    // Stores the value in the transaction, and commits it. The new version is after that of the row
+    // and the acknowledged one, and not before `least`.
     cas_result put(std::string_view value, slot_version least = 0) {
+        if (!is_usable()) { // an update has forked, and this is the child
+            return failed();
+        }
         if (value.size() > options_.max_value) {
             fail(durable_errc::too_large, "the value is longer than max_value");
             return failed();
         }
-        const slot_version next =
-            std::max({least, known_ + 1, claimed_ + 1, claimed_ == 0 ? posix_io().clock_ns() : 0});
+        const slot_version next = std::max(
+            {least, known_.version + 1, version() + 1, version() == 0 ? posix_io().clock_ns() : 0});
         const void* const bytes = value.empty() ? "" : value.data();
         int code = std::max({::sqlite3_bind_int64(store_, 2, static_cast<sqlite3_int64>(next)),
                              ::sqlite3_bind_blob64(store_, 3, bytes, value.size(), nullptr)});
-        code = code == SQLITE_OK ? run(store_) : code;
-        reset(store_);
+        code = code == SQLITE_OK ? ::sqlite3_step(store_) : code;
+        ::sqlite3_reset(store_);
         if (code != SQLITE_DONE) {
             fail(code);
             error_ = code == SQLITE_TOOBIG ? durable_errc::too_large : error_;
@@ -700,29 +628,28 @@ private:
             // a lack of memory, the disk may hold a complete transaction, which the next recovery
             // applies.
             const int primary = sqlite_primary(last_);
-            const bool is_unsure =
-                primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
-            return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
+            return failed(primary == SQLITE_IOERR || primary == SQLITE_NOMEM ||
+                          primary == SQLITE_INTERNAL);
         }
         versions_.set({next, crc32c(value)});
         return {cas_status::stored, next, {}, {}};
     }
 
+    cas_result mend(std::string_view value) { return put(value, posix_io().clock_ns()); }
+
     const std::string path_; // absolute; any thread may read it
     const std::string key_;
     const sqlite_slot_options options_;
-    std::string resolved_ = path_;
     std::chrono::steady_clock::time_point wait_until_{};
     sqlite_version_file versions_;
     ::pid_t owner_ = 0; // the process that opened the connection
     sqlite3* db_ = nullptr;
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
     sqlite3_stmt* store_ = nullptr;
-    slot_version known_ = 0;   // the acknowledged version of the row that was read last
-    slot_version claimed_ = 0; // the version of that row, if it is valid
-    int last_ = SQLITE_OK;     // the last failure in this operation
-    std::error_code error_{};
-    std::string said_; // about the last failure
+    slot_snapshot there_{};        // the row that was read last; if corrupt, its version if valid
+    sqlite_known_version known_{}; // its acknowledged version
+    int last_ = SQLITE_OK;         // the last failure in this operation
+    std::string said_;             // about the last failure
 };
 
 } // namespace detail

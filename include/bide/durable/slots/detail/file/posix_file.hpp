@@ -2,8 +2,10 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 
-// What the slots file and SQLite share: checksums, system calls, open files, marks of presence.
+// What the slots file and SQLite share: checksums, system calls, open files, marks of presence, and
+// the operations of a slot whose store can be locked.
 
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <algorithm>
@@ -156,11 +158,10 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
     case EINVAL: {
         struct stat facts{};
         const mode_t mode = ::lstat(file.c_str(), &facts) == 0 ? facts.st_mode : 0;
-        const char* const kind = S_ISFIFO(mode)                   ? "a pipe (FIFO)"
-                                 : S_ISSOCK(mode)                 ? "a socket"
-                                 : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
-                                                                  : nullptr;
-        return kind == nullptr ? words : std::string("is ") + kind + ", and not a regular file";
+        return S_ISFIFO(mode)                   ? "is a pipe (FIFO), and not a regular file"
+               : S_ISSOCK(mode)                 ? "is a socket, and not a regular file"
+               : S_ISCHR(mode) || S_ISBLK(mode) ? "is a device, and not a regular file"
+                                                : words;
     }
     case ENOENT: return "there is no such directory";
     case ENOTDIR: return "a part of the path is not a directory";
@@ -177,8 +178,7 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
 
 // ---- random numbers, and locks of bytes
 
-// The mixing function of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators" (2014).
+// The mixing function of SplitMix64 (Steele, Lea, Flood 2014).
 constexpr std::uint64_t mixed_bits(std::uint64_t z) noexcept {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
@@ -195,12 +195,12 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
 enum class byte_lock { set, remove, ask };
 
 // Sets or removes a write lock on one byte, and returns 0; or asks whether another open file
-// description has such a lock, and returns 1 or 0. Uses F_OFD_SETLK and F_OFD_GETLK (Linux 3.15).
-// The lock belongs to the open file description. The system drops it when the last process that has
-// the description open has closed it or ended. Other code may use and close the file without harm.
+// description has such a lock, and returns 1 or 0. The lock belongs to the open file description:
+// the system drops it when the last process that has it open has closed it or ended. Other code may
+// use and close the file without harm.
 //
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
-// EOPNOTSUPP if the system has no such locks.
+// EOPNOTSUPP if the system has no such locks (Linux has them from 3.15 on).
 inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
                      [[maybe_unused]] std::int64_t byte) noexcept {
 #if defined(__linux__) && defined(F_OFD_SETLK)
@@ -223,9 +223,9 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 
 // Each function sets errno if it fails. A test replaces this class by a simulated disk.
 class posix_io {
-    // Looks at the path, or at the open file if the path is empty. Does not follow a symbolic link.
-    // Does not ask for times: on some filesystems, such a request makes the next write record its
-    // exact time, and the sync after that takes half as long again.
+    // Looks at the path, or at the open file if the path is empty. Does not ask for times: on some
+    // filesystems, such a request makes the next write record its exact time, and the sync after
+    // that takes half as long again.
     static int look(int fd, const char* path, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
         struct statx found;
@@ -272,20 +272,23 @@ public:
     int sync_all(int fd) noexcept { return ::fsync(fd); }
 #endif
 
-    int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
-    int remove_file(const char* path) noexcept { return ::unlink(path); }
-    // Exchanges two files in one step, where the system and the filesystem can do that.
-    int exchange_files([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
+    // If `is_exchange` is set, exchanges the two files in one step, where the system and the
+    // filesystem can do that.
+    int rename_file(const char* from, const char* to, bool is_exchange) noexcept {
+        if (!is_exchange) {
+            return std::rename(from, to);
+        }
 #if defined(SYS_renameat2)
-        constexpr unsigned exchange = 2; // RENAME_EXCHANGE
-        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange));
+        constexpr unsigned how = 2; // RENAME_EXCHANGE
+        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, how));
 #elif defined(RENAME_SWAP)
-        return ::renamex_np(a, b, RENAME_SWAP);
+        return ::renamex_np(from, to, RENAME_SWAP);
 #else
         errno = ENOTSUP;
         return -1;
 #endif
     }
+    int remove_file(const char* path) noexcept { return ::unlink(path); }
 
     int look_at(const char* path, struct stat& facts) noexcept {
         return look(AT_FDCWD, path, facts);
@@ -299,9 +302,7 @@ public:
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
     // The claim is a lock on the first byte of the same file, which does not conflict with flock().
-    bool try_claim(int fd) noexcept { return lock_byte(fd, byte_lock::set, 0) == 0; }
-    void unclaim(int fd) noexcept { lock_byte(fd, byte_lock::remove, 0); }
-    bool is_claimed(int fd) noexcept { return lock_byte(fd, byte_lock::ask, 0) == 1; }
+    int claim(int fd, byte_lock what) noexcept { return lock_byte(fd, what, 0); }
 
     // Returns true if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
@@ -336,8 +337,8 @@ public:
     long process() noexcept { return ::getpid(); }
     std::int64_t steady_ns() noexcept { return native_platform::now(); }
     std::uint64_t clock_ns() noexcept {
-        const std::chrono::nanoseconds since = std::chrono::system_clock::now().time_since_epoch();
-        return static_cast<std::uint64_t>(std::max<std::int64_t>(since.count(), 0));
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(
+            std::chrono::system_clock::now().time_since_epoch() / std::chrono::nanoseconds(1), 0));
     }
     void sleep(std::int64_t ns) noexcept {
         std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
@@ -368,9 +369,9 @@ public:
         return check_kind(now);
     }
 
-    // Opens a file. Fails if it is not a regular file, or has more than one name. If it is missing
-    // and `create` is O_CREAT, makes it with this mode. Without permission to write, opens it for
-    // reading if that is enough.
+    // Opens a file that passes check_kind() and is_reliable(). If it is missing and `create` is
+    // O_CREAT, makes it with this mode. Without permission to write, opens it for reading if that
+    // is enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -389,8 +390,11 @@ public:
             errno = fd_ < 0 && errno == ENOENT ? why : errno;
             is_writable = false;
         }
-        const std::error_code error =
+        std::error_code error =
             fd_ < 0 || io_.look_at(fd_, facts) != 0 ? system_error_code() : check_kind(facts);
+        if (!error && !io_.is_reliable(fd_)) {
+            error = durable_errc::unsupported_filesystem;
+        }
         if (error) {
             reset();
         }
@@ -399,8 +403,8 @@ public:
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
-    // Forgets the descriptor if it does not refer to this file any more: other code in the process
-    // has closed it, and its number may now name another file.
+    // Forgets the descriptor if other code in the process has closed it: its number may now name
+    // another file.
     void forget_if_not_ours() noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
@@ -423,11 +427,9 @@ private:
 
 // ---- marks of presence
 //
-// A mark is a lock on one byte of a file, far behind its data (lock_byte()). Each mark has an open
-// file description of its own, which holds the lock. Every process that can open the file can see
-// the lock, whatever its namespaces are. On systems without such locks there are no marks.
-//
-// A mark has 53 bits:
+// A mark is a lock on one byte of a file, far behind its data (lock_byte()), by an open file
+// description of its own. Every process that can open the file can see the lock, whatever its
+// namespaces are. A mark has 53 bits:
 //
 //   bits  0..23   which byte, from 1; drawn at random until it is free
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
@@ -447,33 +449,31 @@ struct file_presence final : slot_presence {
     std::int64_t number = 0;
 };
 
-// The marks in the file at a path. Any thread may use the object at any time.
-class presence_file {
-public:
+// The marks in the file at a path. Any thread may call any function at any time.
+struct presence_file {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
     static constexpr int file_bits = 29;
     static constexpr std::int64_t first = std::int64_t{1} << 30; // the offset of byte 0
 
-    // Touches no file. The mode is for a new file, less the umask.
-    presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
-
-    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on a
-    // copy of it: the mark lasts as long as any copy is open, in any process.
+    // Takes a mark. If the file is missing, makes it with this mode, less the umask. If `on` is a
+    // descriptor, takes the mark on a copy of it: the mark lasts as long as any copy is open, in
+    // any process.
     // Returns: errc::operation_not_supported on a network filesystem, and on a system without such
     // locks; ESTALE if the descriptor has another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
+    static result<std::shared_ptr<slot_presence>, std::error_code>
+    be_present(const std::string& path, unsigned mode, int on = -1) {
         posix_io io;
         auto made = std::make_shared<file_presence>(on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
         auto& file = made->file;
         std::error_code error;
         if (on < 0) {
-            error = file.open(path_.c_str(), false, O_CREAT, mode_);
+            error = file.open(path.c_str(), false, O_CREAT, mode);
         } else if (!file || io.look_at(on, file.facts) != 0) {
             error = system_error_code();
         }
-        if (!error && !io.is_reliable(file.get())) {
+        if (error ? error == durable_errc::unsupported_filesystem : !io.is_reliable(file.get())) {
             error = std::make_error_code(std::errc::operation_not_supported);
         }
         made->number = error ? 0 : take(file.get());
@@ -481,30 +481,24 @@ public:
             return unexpected{error ? error : system_error_code()};
         }
         struct stat now;
-        if (io.look_at(path_.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
+        if (io.look_at(path.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
             // The path has another file now, which other processes ask.
-            return on < 0 ? be_present() : unexpected{system_error_code(ESTALE)};
+            return on < 0 ? be_present(path, mode) : unexpected{system_error_code(ESTALE)};
         }
         return std::shared_ptr<slot_presence>(std::move(made));
-    }
-
-    // Returns true if the open file of the descriptor has the mark.
-    bool is_on(int fd, std::int64_t mark) const noexcept {
-        // The open file that has the lock finds no conflict.
-        return ask(fd, mark) == presence::no && is_present(mark) == presence::yes;
     }
 
     // Asks the file that has the path now; read permission is enough. Returns `unknown` if that is
     // not the mark's file. If this process is out of descriptors or memory, returns `yes`, so that
     // no holder is removed until the process can ask.
-    presence is_present(std::int64_t mark) const noexcept {
+    static presence is_present(const std::string& path, std::int64_t mark) noexcept {
         constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;
         struct stat facts;
-        if (io.look_at(path_.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
+        if (io.look_at(path.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        const file_descriptor<posix_io> file(io, io.open_file(path_.c_str(), how));
+        const file_descriptor<posix_io> file(io, io.open_file(path.c_str(), how));
         if (!file) {
             return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
                                                                          : presence::unknown;
@@ -512,13 +506,21 @@ public:
         return io.is_reliable(file.get()) ? ask(file.get(), mark) : presence::unknown;
     }
 
-private:
+    // Asks if an open file description other than that of `fd` has the mark.
+    static presence ask(int fd, std::int64_t mark) noexcept {
+        const std::int64_t byte = mark & byte_mask;
+        if (mark <= 0 || byte == 0 || mark >> byte_bits != file_hash(fd)) {
+            return presence::unknown;
+        }
+        const int found = lock_byte(fd, byte_lock::ask, first + byte);
+        return found < 0 ? presence::unknown : found == 0 ? presence::no : presence::yes;
+    }
+
     // Locks a free byte. Returns the mark, or 0 with errno set.
     static std::int64_t take(int fd) noexcept {
-        constexpr int most_tries = 1'000;
         const std::int64_t file = file_hash(fd);
         errno = EOPNOTSUPP;
-        for (int i = 0; file >= 0 && i < most_tries; ++i) {
+        for (int tries = 1'000; file >= 0 && tries > 0; --tries) {
             const std::int64_t byte = 1 + random_below(byte_mask);
             if (lock_byte(fd, byte_lock::set, first + byte) == 0) {
                 return file << byte_bits | byte;
@@ -528,16 +530,6 @@ private:
             }
         }
         return 0;
-    }
-
-    // Asks if another open file description has the mark.
-    static presence ask(int fd, std::int64_t mark) noexcept {
-        const std::int64_t byte = mark & byte_mask;
-        if (mark <= 0 || byte == 0 || mark >> byte_bits != file_hash(fd)) {
-            return presence::unknown;
-        }
-        const int found = lock_byte(fd, byte_lock::ask, first + byte);
-        return found < 0 ? presence::unknown : found == 0 ? presence::no : presence::yes;
     }
 
     // Returns a number of `file_bits` bits, or -1 if the system does not report what the hash is
@@ -565,9 +557,76 @@ private:
         return -1;
 #endif
     }
+};
 
-    std::string path_;
-    unsigned mode_;
+// ---- the operations
+//
+// The operations of a slot that locks its store for each of them. A Core has these functions. One
+// that returns false has set error_.
+//
+//   bool enter(bool to_change)     locks the store
+//   bool read(bool to_change)      reads the value
+//   slot_version version() const   of the value that was read; 0: there is none
+//   slot_snapshot snapshot()       the value that was read
+//   cas_result put(value)          stores a value in place of the one that was read
+//   cas_result mend(value)         the same, if read() failed with durable_errc::corrupt_record
+//   void leave()                   unlocks the store
+template <class Core> class locking_slot : public slot {
+public:
+    result<slot_snapshot, std::error_code> load() override {
+        const operation now{self(), false};
+        if (!now.read()) {
+            return unexpected{error_};
+        }
+        return self().snapshot();
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        const operation now{self(), true};
+        return !now.read()                   ? failed()
+               : version != self().version() ? conflict()
+                                             : self().put(value);
+    }
+
+    cas_result update_locked(const slot_update& update) override {
+        const operation now{self(), true};
+        if (!now.read()) {
+            return failed();
+        }
+        const std::optional<std::string> value = update(self().snapshot());
+        return value ? self().put(*value)
+                     : cas_result{cas_status::stored, self().version(), {}, {}};
+    }
+
+    cas_result replace_damaged(std::string_view value) override {
+        const operation now{self(), true};
+        return now.read()                               ? conflict()
+               : error_ == durable_errc::corrupt_record ? self().mend(value)
+                                                        : failed();
+    }
+
+protected:
+    cas_result failed(bool is_unsure = false) const {
+        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
+    }
+
+    std::error_code error_{}; // of the last operation that failed
+
+private:
+    struct operation {
+        Core& of;
+        const bool to_change;
+        const bool is_in = of.enter(to_change);
+        bool read() const { return is_in && of.read(to_change); }
+        ~operation() {
+            if (is_in) {
+                of.leave();
+            }
+        }
+    };
+
+    Core& self() noexcept { return static_cast<Core&>(*this); }
+    cas_result conflict() { return {cas_status::conflict, 0, self().snapshot(), {}}; }
 };
 
 }}} // namespace bide::BIDE_ABI::detail
