@@ -138,7 +138,7 @@ class slot {
 public:
     virtual ~slot() = default;
 
-    /// Reads the value.
+    /// Reads the value. If the guarantees of the slot have lock_clock::server, also reads the time.
     /// Blocks: for one read of the store.
     virtual result<slot_snapshot, std::error_code> load() = 0;
 
@@ -159,10 +159,6 @@ public:
     virtual result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         return unexpected{not_offered()};
     }
-
-    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. Such a
-    /// slot has lock_clock::server in its guarantees, and its load() also returns the time.
-    virtual result<std::int64_t, std::error_code> server_now() { return unexpected{not_offered()}; }
 
     /// Opens a mark of presence with a number that no other mark has.
     /// Thread safety: any thread may call this function and is_present(), even during an operation

@@ -172,9 +172,6 @@ public:
     /// `key` has 1 to 1,024 bytes of UTF-8, none of them zero. If an argument is wrong, every
     /// operation returns durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
-
-    /// Returns the server's clock, in milliseconds since 1970.
-    result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 };
 
 }} // namespace bide::BIDE_ABI

@@ -95,9 +95,6 @@ public:
     /// key is empty or the URL is wrong; std::bad_alloc.
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
-
-    /// Returns the server's clock, in milliseconds since 1970.
-    result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 };
 
 }} // namespace bide::BIDE_ABI

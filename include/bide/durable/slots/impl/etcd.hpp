@@ -201,15 +201,18 @@ public:
     explicit etcd_client(const target& to) : to_(to) {}
     etcd_client(const etcd_client&) = delete;
     etcd_client& operator=(const etcd_client&) = delete;
-    // In a child of fork(): closes the socket and leaks the rest. libcurl's clean-up may send the
+    ~etcd_client() { drop(); }
+
+    // A child of fork() closes the socket and leaks the rest: libcurl's clean-up may send the
     // server a message that ends the parent's connection.
-    ~etcd_client() {
+    void drop() noexcept {
         if (handle_ != nullptr && owner_ != ::getpid()) {
             curl_socket_t fd = CURL_SOCKET_BAD;
             ::curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &fd);
             ::close(fd);
             static_cast<void>(handle_.release());
         }
+        handle_.reset();
     }
 
     void end_at(deadline end) noexcept { end_ = end; }

@@ -381,6 +381,13 @@ public:
     }
     void end_at(deadline end) noexcept { end_ = end; }
 
+    // Closes the connection without a message to the server.
+    void drop() noexcept {
+        is_open_ = false;
+        tls_.reset();
+        link_.reset();
+    }
+
     // Returns true if the connection is open, and no byte waits to be read.
     bool is_usable() {
         char one;
@@ -408,13 +415,6 @@ private:
     struct freer {
         void operator()(redisContext* link) const noexcept { ::redisFree(link); }
     };
-
-    // Closes the connection without a message to the server.
-    void drop() noexcept {
-        is_open_ = false;
-        tls_.reset();
-        link_.reset();
-    }
 
     // Runs the script with a key and arguments.
     slot_answer run(std::initializer_list<std::string_view> words) {

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <compare>
 #include <csignal>
+#include <deque>
 #include <map>
 
 #include <arpa/inet.h>
@@ -46,14 +47,26 @@ inline constexpr std::size_t most_call_connections = 8;
 //
 //   using target = ...;                    ordered; names the server
 //   explicit Connection(const target&);
-//   ~Connection();                         in a child of fork(): only closes the descriptor
 //   void end_at(deadline) noexcept;        sets the end of the present call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
 //   std::error_code connect();             closes it, and opens it again
+//   void drop() noexcept;                  closes it. In a child of fork(): only the descriptor
 //
 // `Clock` is the clock for idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
+    struct place {
+        explicit place(const typename Connection::target& to) : of(to) {}
+        Connection of;
+        bool is_used = false; // under lock_, like the members below
+        bool is_open = false; // as far as the pool knows
+        typename Clock::time_point idle_since{};
+    };
+    struct returns {
+        connection_pool* to = nullptr;
+        void operator()(place* at) const noexcept { to->give_back(*at); }
+    };
+
 public:
     using target = typename Connection::target;
 
@@ -62,46 +75,27 @@ public:
     static constexpr std::chrono::seconds longest_share{1};
 
     connection_pool(const target& to, std::size_t most)
-        : to_(to), most_(most), permits_(static_cast<std::ptrdiff_t>(most)) {
-        idle_.reserve(most);
+        : permits_(static_cast<std::ptrdiff_t>(most)) {
+        while (places_.size() < most) {
+            places_.emplace_back(to);
+        }
     }
 
-    // Exclusive use of a connection, until the destructor.
-    class borrowed {
-    public:
-        borrowed() = default;
-        borrowed(borrowed&& other) noexcept
-            : pool_(std::exchange(other.pool_, nullptr)), of_(std::move(other.of_)),
-              is_counted_(other.is_counted_) {}
-        borrowed& operator=(borrowed&&) = delete;
-        ~borrowed() {
-            if (pool_ != nullptr) {
-                pool_->give_back(*this);
-            }
-        }
-        explicit operator bool() const noexcept { return pool_ != nullptr; }
-        Connection& operator*() const noexcept { return *of_; }
-        Connection* operator->() const noexcept { return of_.get(); }
-
-    private:
-        friend class connection_pool;
-        explicit borrowed(connection_pool& from) noexcept : pool_(&from) {}
-        connection_pool* pool_ = nullptr;
-        std::unique_ptr<Connection> of_{};
-        bool is_counted_ = false; // in in_use_
-    };
-
-    // The result of take(). Without an error, the connection is open. With an error and a
-    // connection, the connection cannot be opened, and no other is open. With timed_out and no
-    // connection, other callers had all connections until the deadline.
-    struct taken {
-        borrowed of{};
+    // Exclusive use of a connection, until the destructor. Without an error, the connection is
+    // open. With an error and a connection, the connection cannot be opened, and no other is open.
+    // With timed_out and no connection, other callers had all connections until the deadline.
+    struct borrowed {
+        std::unique_ptr<place, returns> at{};
         std::error_code error{};
+
+        explicit operator bool() const noexcept { return at != nullptr; }
+        Connection& operator*() const noexcept { return at->of; }
+        Connection* operator->() const noexcept { return &at->of; }
     };
 
     // Takes a connection and opens it if needed.
     // Blocks: until the caller has a connection and it is open, or until the deadline.
-    auto take(deadline end) -> taken {
+    borrowed take(deadline end) {
         do {
             if (!permits_.try_acquire()) {
                 allow_refused();
@@ -110,22 +104,16 @@ public:
                     break;
                 }
             }
-            borrowed mine(*this);
-            const bool is_another_open = pick(mine);
-            if (mine.of_ == nullptr) {
-                mine.of_ = std::make_unique<Connection>(to_);
-            }
+            borrowed mine{{nullptr, {this}}};
             const deadline share = deadline::after(longest_share);
-            const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
+            const bool has_share = pick(mine) && share.steady_ns() < end.steady_ns();
             mine->end_at(has_share ? share : end);
-            const std::error_code error = mine->is_usable() ? std::error_code() : mine->connect();
+            mine.error = mine->is_usable() ? std::error_code() : mine->connect();
             mine->end_at(end); // the call has all of the time
-            if (!error && !std::exchange(mine.is_counted_, true)) {
-                const std::lock_guard held(lock_);
-                ++in_use_;
-            }
-            if (!error || !waits_for_another(mine)) {
-                return {std::move(mine), error};
+            const std::lock_guard held(lock_);
+            mine.at->is_open = !mine.error;
+            if (!mine.error || !waits_for_another(mine)) {
+                return mine;
             }
         } while (!end.has_passed());
         return {{}, std::make_error_code(std::errc::timed_out)};
@@ -134,47 +122,40 @@ public:
     // Snapshots: how many connections are open as far as the pool knows, and how many callers wait.
     std::size_t open() const {
         const std::lock_guard held(lock_);
-        return in_use_ + idle_.size();
+        return open_ones();
     }
     std::size_t waiting() const noexcept { return permits_.waiters(); }
 
 private:
-    struct idle_connection {
-        std::unique_ptr<Connection> of;
-        typename Clock::time_point since;
-    };
-
-    // Takes the first idle connection, so that later ones stay idle. Returns whether another
-    // connection is open.
+    // Takes the first idle connection, so that later ones stay idle; if there is none, a closed
+    // one. Returns whether another connection is open.
     bool pick(borrowed& to) noexcept {
         const std::lock_guard held(lock_);
-        const std::size_t open_ones = in_use_ + idle_.size();
-        if (!idle_.empty()) {
-            to.of_ = std::move(idle_.front().of);
-            idle_.erase(idle_.begin());
-            to.is_counted_ = true;
-            ++in_use_;
+        place* found = nullptr;
+        for (place& each : places_) {
+            if (!each.is_used && (found == nullptr || each.is_open > found->is_open)) {
+                found = &each;
+            }
         }
-        return open_ones > (to.is_counted_ ? 1U : 0U);
+        found->is_used = true;
+        to.at.reset(found);
+        return open_ones() > (found->is_open ? 1U : 0U);
     }
 
     // Handles a connection that cannot be opened. If another connection is open, returns true: the
     // caller has to wait for one. Withholds the permits for further connections until
-    // allow_refused(), so that no later call tries to open one.
+    // allow_refused(), so that no later call tries to open one. Called under lock_.
     bool waits_for_another(borrowed& refused) noexcept {
-        const std::lock_guard held(lock_);
-        in_use_ -= std::exchange(refused.is_counted_, false) ? 1 : 0;
-        std::erase_if(idle_, [](auto& each) { return !each.of->is_usable(); });
-        const std::size_t others = in_use_ + idle_.size();
+        close_idle([](place& each) { return !each.of.is_usable(); });
+        const std::size_t others = open_ones();
         if (others == 0) {
             return false;
         }
-        refused.of_.reset();
-        if (refused_ + others < most_) { // otherwise other callers were refused before
-            refused.pool_ = nullptr;
+        if (refused_ + others < places_.size()) { // otherwise other callers were refused before
+            refused.at.release()->is_used = false;
             ++refused_;
         }
-        while (refused_ + others < most_ && permits_.try_acquire()) {
+        while (refused_ + others < places_.size() && permits_.try_acquire()) {
             ++refused_;
         }
         allowed_at_ = Clock::now() + ask_again_after;
@@ -184,7 +165,7 @@ private:
     // Releases the withheld permits if calls may try again to open further connections.
     void allow_refused() noexcept {
         std::unique_lock held(lock_);
-        const bool is_allowed = in_use_ + idle_.size() == 0 || Clock::now() >= allowed_at_;
+        const bool is_allowed = open_ones() == 0 || Clock::now() >= allowed_at_;
         const std::size_t count = is_allowed ? std::exchange(refused_, 0) : 0;
         held.unlock();
         if (count != 0) {
@@ -192,29 +173,37 @@ private:
         }
     }
 
-    void give_back(borrowed& ended) noexcept {
+    void give_back(place& ended) noexcept {
         {
             const std::lock_guard held(lock_);
-            const bool is_open = ended.of_ != nullptr && ended.of_->is_open();
-            const bool was_lost = ended.of_ != nullptr && !is_open;
             const auto now = Clock::now();
-            in_use_ -= ended.is_counted_ ? 1 : 0;
-            std::erase_if(idle_,
-                          [&](auto& each) { return was_lost || each.since + keep_idle <= now; });
-            if (is_open) {
-                idle_.insert(idle_.begin(), {std::move(ended.of_), now});
-            }
+            const bool was_lost = ended.is_open && !ended.of.is_open();
+            ended.is_open = ended.of.is_open();
+            ended.is_used = false;
+            ended.idle_since = now;
+            close_idle([&](place& each) { return was_lost || each.idle_since + keep_idle <= now; });
         }
         permits_.release(1);
         allow_refused();
     }
 
-    const target to_;
-    const std::size_t most_;
+    // The functions below are called under lock_.
+    template <class F> void close_idle(F is_chosen) noexcept {
+        for (place& each : places_) {
+            if (each.is_open && !each.is_used && is_chosen(each)) {
+                each.of.drop();
+                each.is_open = false;
+            }
+        }
+    }
+    std::size_t open_ones() const noexcept {
+        return static_cast<std::size_t>(
+            std::count_if(places_.begin(), places_.end(), [](auto& each) { return each.is_open; }));
+    }
+
     mutable mutex lock_;
-    std::vector<idle_connection> idle_{}; // under lock_, like the members below
-    std::size_t in_use_ = 0;              // open connections that have a user
-    std::size_t refused_ = 0;             // withheld permits
+    std::deque<place> places_;
+    std::size_t refused_ = 0; // withheld permits; under lock_, like allowed_at_
     typename Clock::time_point allowed_at_{};
     semaphore permits_; // a permit for each connection, minus refused_
 };
@@ -225,8 +214,6 @@ template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
     explicit shared_server(const target& to) : calls(to, most_call_connections), renewals(to, 1) {}
-    shared_server(const shared_server&) = delete;
-    shared_server& operator=(const shared_server&) = delete;
 
     connection_pool<Client> calls;
     connection_pool<Client> renewals;
@@ -484,13 +471,6 @@ public:
         }
         return std::move(got.of);
     }
-    result<std::int64_t, std::error_code> server_now() override {
-        const auto seen = load();
-        if (!seen) {
-            return unexpected{seen.error()};
-        }
-        return seen->server_ms.value_or(0);
-    }
 
     std::string store() const override { return terms_.target.name(); }
     std::string explain() const override {
@@ -528,13 +508,13 @@ private:
             {
                 const auto taken = pool_of_calls.take(end);
                 if (!taken.error) {
-                    got = question(*taken.of, server.known);
+                    got = question(*taken, server.known);
                 } else {
                     got.error = taken.error;
                     got.error_text =
-                        taken.of ? taken.of->message()
-                                 : "no free connection in time: other calls of this process had "
-                                   "them all";
+                        taken ? taken->message()
+                              : "no free connection in time: other calls of this process had "
+                                "them all";
                 }
             }
             const bool was_cut = got.error == std::errc::connection_reset;
