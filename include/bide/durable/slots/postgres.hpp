@@ -77,19 +77,6 @@ inline constexpr sqlstate_condition sqlstate_conditions[] = {
     {std::errc::not_enough_memory, "53200"},
 };
 
-// Returns the SQLSTATE as a number, or 0 if the text is no SQLSTATE.
-constexpr int packed_sqlstate(std::string_view state) noexcept {
-    int code = 0;
-    for (const char c : state) {
-        const std::size_t digit = sqlstate_digits.find(c);
-        if (digit == sqlstate_digits.npos) {
-            return 0;
-        }
-        code = code * 36 + static_cast<int>(digit);
-    }
-    return state.size() == 5 ? code : 0;
-}
-
 } // namespace detail
 
 /// Returns the SQLSTATE of a code of postgres_category().
@@ -132,10 +119,16 @@ BIDE_SHARED inline const std::error_category& postgres_category() noexcept {
     return category.object;
 }
 
-/// Returns the error code of a SQLSTATE such as "42P01".
-/// Requires: five digits and capital letters.
+/// Returns the error code of a SQLSTATE such as "42P01", which has five digits and capital letters.
+/// Returns 0 for any other text.
 inline std::error_code postgres_error(std::string_view state) noexcept {
-    return {detail::packed_sqlstate(state), postgres_category()};
+    int code = 0;
+    for (const char c : state) {
+        code = code * 36 + static_cast<int>(detail::sqlstate_digits.find(c));
+    }
+    const bool is_one =
+        state.size() == 5 && state.find_first_not_of(detail::sqlstate_digits) == state.npos;
+    return {is_one ? code : 0, postgres_category()};
 }
 
 /// Options of a postgres_slot.

@@ -191,16 +191,9 @@ struct etcd_request {
 // the server may have acted on the first request. To prevent that, this class refuses libcurl two
 // things: to rewind the body, and to open a socket after libcurl has read a part of the body. The
 // second request then fails.
-class etcd_client {
+class etcd_client final : public server_client<etcd_target> {
 public:
-    using target = etcd_target;
-    using terms = server_terms<etcd_client>;
-    struct known {};
-    struct options {};
-
-    explicit etcd_client(const target& to) : to_(to) {}
-    etcd_client(const etcd_client&) = delete;
-    etcd_client& operator=(const etcd_client&) = delete;
+    using server_client::server_client;
     ~etcd_client() { drop(); }
 
     // A child of fork() closes the socket and leaks the rest: libcurl's clean-up may send the
@@ -215,14 +208,12 @@ public:
         handle_.reset();
     }
 
-    void end_at(deadline end) noexcept { end_ = end; }
     // libcurl connects during a call, so these functions have nothing to do.
     bool is_open() const noexcept { return true; }
     bool is_usable() const noexcept { return true; }
     std::error_code connect() const noexcept { return {}; }
-    std::string message() const { return {}; }
 
-    slot_answer load(const terms& of, known&) {
+    slot_answer load(const server_terms& of, known&) {
         etcd_result got = call(of, "/kv/range", etcd_range(of.key), true);
         if (got.error) {
             return std::move(got).refused_as<cas_result>();
@@ -231,7 +222,8 @@ public:
         return seen ? slot_answer{{.current = std::move(seen)}} : not_etcd();
     }
 
-    slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
+    slot_answer exchange(const server_terms& of, known&, slot_version version,
+                         std::string_view value) {
         etcd_result got = call(of, "/kv/txn", etcd_exchange(of.key, version, value), false);
         if (got.error) {
             return std::move(got).refused_as<cas_result>();
@@ -263,7 +255,8 @@ private:
     }
 
     // Sends the request to one endpoint after the other, until one answers.
-    etcd_result call(const terms& of, const char* what, const std::string& body, bool may_repeat) {
+    etcd_result call(const server_terms& of, const char* what, const std::string& body,
+                     bool may_repeat) {
         const etcd_request r{what, body, may_repeat, 2 * of.max_value + (std::size_t{4} << 20)};
         bool has_logged_in = to_.user.empty();
         for (std::size_t left = to_.endpoints.size();;) {
@@ -350,11 +343,7 @@ private:
             handle_.reset();
             return {{}, std::make_error_code(std::errc::not_enough_memory)};
         }
-        CURLcode code = CURLE_OK;
-        {
-            const no_sigpipe guard;
-            code = ::curl_easy_perform(handle_.get());
-        }
+        const CURLcode code = without_sigpipe([&] { return ::curl_easy_perform(handle_.get()); });
         if (const std::error_code error = error_of(code)) {
             // The server refuses a certificate in the handshake, before it reads the request.
             const bool was_sent = given_ == r.body.size() && error != std::errc::permission_denied;
@@ -497,12 +486,10 @@ private:
         return std::make_error_code(is_too_long_ ? std::errc::message_size : error);
     }
 
-    const target to_;
     char text_[CURL_ERROR_SIZE] = "";
     std::unique_ptr<CURL, freer> handle_;
     const pid_t owner_ = ::getpid();
-    std::size_t at_ = 0;              // the endpoint to try first
-    deadline end_ = deadline::poll(); // of the present call
+    std::size_t at_ = 0; // the endpoint to try first
     std::string token_;
 
     // The request that is being sent, and its answer.
@@ -539,8 +526,7 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
             target.user = std::move(url->user);
             target.password = std::move(url->password);
         }
-        const bool is_address = url->host.find(':') != url->host.npos;
-        each = url->scheme + "://" + (is_address ? '[' + url->host + ']' : url->host) +
+        each = url->scheme + "://" + host_in_url(url->host) +
                (url->port == 0 ? "" : ':' + std::to_string(url->port)) + '/' + url->path;
         each.resize(each.find_last_not_of('/') + 1);
     }
@@ -555,13 +541,11 @@ BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std
     detail::etcd_target target{.endpoints = std::move(endpoints),
                                .tls = {std::move(options.ca_file), std::move(options.cert_file),
                                        std::move(options.key_file)}};
-    const char* const wrong =
-        key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target);
-    if (wrong != nullptr) {
-        detail::refuse_argument(std::string("bide::etcd_slot: ") + wrong);
-    }
-    core_ = detail::make_server_slot<detail::etcd_client>(
-        {std::move(target), std::move(key), options.retry_time, options.max_value});
+    detail::check_argument("bide::etcd_slot",
+                           key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target));
+    core_ = std::make_unique<detail::server_slot<detail::etcd_client>>(
+        std::move(target),
+        detail::server_terms{std::move(key), options.retry_time, options.max_value});
 }
 
 }} // namespace bide::BIDE_ABI

@@ -91,7 +91,8 @@ private:
         ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
         ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
         ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
-        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        // The password of a key, so that OpenSSL does not ask for it on the terminal.
+        ::SSL_CTX_set_default_passwd_cb_userdata(to, const_cast<char*>(""));
         const std::string& cert = trust.cert_file;
         const std::string& key = trust.key_file.empty() ? cert : trust.key_file;
         if (trust.ca_file.empty()) {
@@ -112,9 +113,6 @@ private:
         }
     }
 
-    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
-    static int no_password(char*, int, int, void*) noexcept { return -1; }
-
     // Sets the error about a file.
     void refuse(const char* what, const std::string& file) {
         const int number = ::access(file.c_str(), R_OK) == 0 ? EINVAL : errno;
@@ -130,25 +128,22 @@ private:
 
     // Accepts only a certificate for this name or address.
     bool set_host(const std::string& host) {
-        std::string name = host;
-        if (name.size() > 1 && name.back() == '.') {
-            name.pop_back();
-        }
         X509_VERIFY_PARAM* const checked = ::SSL_get0_param(ssl_.get());
-        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, name.c_str()) == 1) {
+        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, host.c_str()) == 1) {
             return true; // an address is not sent as a name
         }
         ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-        return ::X509_VERIFY_PARAM_set1_host(checked, name.c_str(), name.size()) == 1 &&
-               ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
+        return ::X509_VERIFY_PARAM_set1_host(checked, host.c_str(), host.size()) == 1 &&
+               ::SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) == 1;
     }
 
     template <class Call> tls_step step(Call call) {
-        const no_sigpipe guard;
         std::size_t count = 0;
-        errno = 0;
         ::ERR_clear_error();
-        const int done = call(count);
+        const int done = without_sigpipe([&] {
+            errno = 0;
+            return call(count);
+        });
         if (done > 0) {
             return {count};
         }
@@ -228,9 +223,8 @@ struct redis_target {
 
     // Returns a text for messages, without the password.
     std::string name() const {
-        const bool is_address = host.find(':') != host.npos;
-        return (uses_tls ? "redis (TLS) at " : "redis at ") +
-               (is_address ? '[' + host + ']' : host) + ':' + std::to_string(port) +
+        return (uses_tls ? "redis (TLS) at " : "redis at ") + host_in_url(host) + ':' +
+               std::to_string(port) +
                (database != 0 ? ", database " + std::to_string(database) : "") +
                (user.empty() ? "" : ", user " + user);
     }
@@ -357,20 +351,14 @@ inline slot_answer read_redis_record(const redisReply& reply) {
 
 // ---- Connections
 
-// Used by one thread at a time.
-class redis_connection {
+class redis_connection final : public server_client<redis_target> {
 public:
-    using target = redis_target;
-    using terms = server_terms<redis_connection>;
-    struct known {};
-    struct options {};
-
-    explicit redis_connection(const target& to) : to_(to) {}
+    using server_client::server_client;
 
     // Connects, logs in and selects the database.
     std::error_code connect() {
         drop();
-        error_text_.clear();
+        message_.clear();
         std::error_code error = open();
         error = error ? error : greet();
         if (error) {
@@ -379,8 +367,6 @@ public:
         is_open_ = !error;
         return error;
     }
-    void end_at(deadline end) noexcept { end_ = end; }
-
     // Closes the connection without a message to the server.
     void drop() noexcept {
         is_open_ = false;
@@ -398,12 +384,10 @@ public:
     }
     bool is_open() const noexcept { return is_open_; }
 
-    // The text of the last error, without the password; empty if the code says it all.
-    const std::string& message() const noexcept { return error_text_; }
+    slot_answer load(const server_terms& of, known&) { return run({of.key}); }
 
-    slot_answer load(const terms& of, known&) { return run({of.key}); }
-
-    slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
+    slot_answer exchange(const server_terms& of, known&, slot_version version,
+                         std::string_view value) {
         slot_answer got = run({of.key, std::to_string(version), value});
         if (got.may_have_stored && got.error == durable_errc::storage_error) {
             got.error = durable_errc::indeterminate; // storage_error says that nothing was stored
@@ -438,9 +422,9 @@ private:
         auto reply = receive();
         const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
         if (!reply || (unsent && !is_error)) {
-            const bool says_more = !reply && !error_text_.empty();
+            const bool says_more = !reply && !message_.empty();
             drop();
-            return {{}, unsent && !says_more ? unsent : reply.error(), !unsent, error_text_};
+            return {{}, unsent && !says_more ? unsent : reply.error(), !unsent, message_};
         }
         if (!is_error) {
             return {*std::move(reply), {}, true, {}};
@@ -452,14 +436,14 @@ private:
         if (unsent || says(text, "READONLY ") || text.starts_with("MASTERDOWN ")) {
             drop();
         }
-        return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
+        return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), message_};
     }
 
     std::error_code open() {
         if (to_.uses_tls) { // first: a missing file is not an error of the network
             tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
             if (tls_->error()) {
-                error_text_ = tls_->error_text();
+                message_ = tls_->error_text();
                 return tls_->error();
             }
         }
@@ -476,7 +460,7 @@ private:
             return {errno == EINPROGRESS ? ETIMEDOUT : errno, std::generic_category()};
         }
         if (link_->err != 0) { // the look-up of the host's name
-            error_text_ = link_->errstr;
+            message_ = link_->errstr;
             return std::make_error_code(std::errc::host_unreachable);
         }
         const int on = 1;
@@ -516,8 +500,8 @@ private:
         }
         if (!got.error) {
             got = ask({"PING"}); // a user may lack the right to it
-            const bool may_fail = link_ != nullptr && !error_text_.starts_with("DENIED ") &&
-                                  !error_text_.starts_with("ERR max number of clients");
+            const bool may_fail = link_ != nullptr && !message_.starts_with("DENIED ") &&
+                                  !message_.starts_with("ERR max number of clients");
             return may_fail ? std::error_code() : got.error;
         }
         return got.error;
@@ -526,7 +510,7 @@ private:
     // Sends a request. After an error, at most a part of the request was sent. The server ignores
     // an incomplete request.
     std::error_code send(const std::vector<std::string_view>& words) {
-        error_text_.clear();
+        message_.clear();
         std::string bytes = "*" + std::to_string(words.size()) + "\r\n";
         for (const std::string_view each : words) {
             bytes.append("$").append(std::to_string(each.size())).append("\r\n");
@@ -578,7 +562,7 @@ private:
                 return done.count;
             }
             if (error && tls_ != nullptr) {
-                error_text_ = tls_->error_text();
+                message_ = tls_->error_text();
             }
             if (!error) {
                 error = wait_for(link_->fd, done.wanted, end_);
@@ -613,16 +597,13 @@ private:
     }
 
     void set_text(std::string_view text) {
-        error_text_ = without_secret(one_line(text), to_.password);
+        message_ = without_secret(one_line(text), to_.password);
     }
 
-    const target to_;
     redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
     std::unique_ptr<redisContext, freer> link_;
     std::unique_ptr<redis_tls> tls_;
-    deadline end_ = deadline::poll(); // of the present call
-    bool is_open_ = false;            // connected and logged in
-    std::string error_text_;
+    bool is_open_ = false; // connected and logged in
 };
 
 // ---- Slots
@@ -658,13 +639,11 @@ BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key
     detail::redis_target target{.password = std::move(options.password),
                                 .trust = {std::move(options.ca_file), std::move(options.cert_file),
                                           std::move(options.key_file)}};
-    const char* const wrong =
-        key.empty() ? "the key is empty" : detail::read_redis_url(url, target);
-    if (wrong != nullptr) {
-        detail::refuse_argument(std::string("bide::redis_slot: ") + wrong);
-    }
-    core_ = detail::make_server_slot<detail::redis_connection>(
-        {std::move(target), std::move(key), options.retry_time, options.max_value});
+    detail::check_argument("bide::redis_slot",
+                           key.empty() ? "the key is empty" : detail::read_redis_url(url, target));
+    core_ = std::make_unique<detail::server_slot<detail::redis_connection>>(
+        std::move(target),
+        detail::server_terms{std::move(key), options.retry_time, options.max_value});
 }
 
 }} // namespace bide::BIDE_ABI

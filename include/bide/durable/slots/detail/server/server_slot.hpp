@@ -279,52 +279,56 @@ inline std::optional<std::string> decode_url_part(std::string_view text) {
 // Reads a URL. Refuses a URL that two programs could read in different ways, such as one with a
 // second '@'. If it fails, returns a text about what is wrong, which quotes no part of the URL.
 inline result<server_url, const char*> read_server_url(std::string_view url) {
-    constexpr auto wrong = [](const char* error_text) { return unexpected{error_text}; };
+    // Removes the text before `by`, and `by`, from the front of `rest`. Returns that text.
+    constexpr auto cut = [](std::string_view& rest, std::string_view by) {
+        const std::string_view front = rest.substr(0, rest.find(by));
+        rest.remove_prefix(std::min(front.size() + by.size(), rest.size()));
+        return front;
+    };
     server_url read;
-    const std::size_t colon = url.find("://");
-    if (colon == url.npos || colon == 0) {
-        return wrong("the URL does not begin with a scheme and ://");
-    }
-    for (const char c : url.substr(0, colon)) {
+    const bool has_scheme = says(url, "://");
+    for (const char c : cut(url, "://")) {
         read.scheme += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     }
-    const std::string_view rest = url.substr(colon + 3);
-    const std::size_t slash = std::min(rest.find('/'), rest.size());
-    std::string_view place = rest.substr(0, slash); // [user[:password]@]host[:port]
-    const std::size_t at = place.find('@');
-    const std::string_view login = at == place.npos ? std::string_view() : place.substr(0, at);
-    const std::size_t middle = std::min(login.find(':'), login.size());
-    place.remove_prefix(at == place.npos ? 0 : at + 1);
-    if (!decode_url_part(rest) || place.find('@') != place.npos ||
-        rest.find('@', slash) != rest.npos || rest.find_first_of("?#") != rest.npos) {
-        return wrong("the URL's user, password or path is not percent-encoded: in them, write @ as "
-                     "%40, / as %2F, ? as %3F and # as %23");
+    if (!has_scheme || read.scheme.empty()) {
+        return unexpected{"the URL does not begin with a scheme and ://"};
     }
-    read.user = *decode_url_part(login.substr(0, middle));
-    read.password = *decode_url_part(login.substr(std::min(middle + 1, login.size())));
-    read.path = rest.substr(std::min(slash + 1, rest.size()));
+    const bool is_encoded = decode_url_part(url) && url.find_first_of("?#") == url.npos;
+    std::string_view host = cut(url, "/"); // [user[:password]@]host[:port]
+    read.path = url;
+    std::string_view login = says(host, "@") ? cut(host, "@") : std::string_view();
+    if (!is_encoded || says(host, "@") || says(url, "@")) {
+        return unexpected{"the URL's user, password or path is not percent-encoded: in them, write "
+                          "@ as %40, / as %2F, ? as %3F and # as %23"};
+    }
+    read.user = *decode_url_part(cut(login, ":"));
+    read.password = *decode_url_part(login);
 
-    const bool is_address = place.starts_with('[');
-    const std::size_t end =
-        is_address ? place.find(']') + 1 : std::min(place.find(':'), place.size());
+    const bool is_address = host.starts_with('[');
+    const std::size_t end = is_address ? host.find(']') + 1 : std::min(host.find(':'), host.size());
+    const std::string_view port = host.substr(end);
     read.host =
-        is_address ? place.substr(1, std::max<std::size_t>(end, 2) - 2) : place.substr(0, end);
-    const std::string_view port = place.substr(end);
+        is_address ? host.substr(1, std::max<std::size_t>(end, 2) - 2) : host.substr(0, end);
     if (!port.empty()) {
         read.port = port[0] == ':' ? static_cast<int>(read_number(port.substr(1), 65'535)) : -1;
     }
     constexpr std::string_view known =
         "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     in6_addr parsed{};
-    const bool is_host = is_address ? ::inet_pton(AF_INET6, read.host.c_str(), &parsed) == 1
-                                    : !read.host.empty() &&
-                                          read.host.find_first_not_of(known) == read.host.npos &&
-                                          read.host[0] != '-' && read.host[0] != '.';
+    const bool is_host = is_address
+                             ? ::inet_pton(AF_INET6, read.host.c_str(), &parsed) == 1
+                             : read.host.find_first_not_of(known) == read.host.npos &&
+                                   !read.host.empty() && read.host[0] != '-' && read.host[0] != '.';
     if (!is_host || (!port.empty() && read.port <= 0)) {
-        return wrong("the URL's host is not a name or an [IPv6 address], or its port not a number "
-                     "from 1 to 65535");
+        return unexpected{"the URL's host is not a name or an [IPv6 address], or its port not a "
+                          "number from 1 to 65535"};
     }
     return read;
+}
+
+// Returns the host as it stands in a URL: an IPv6 address in brackets.
+inline std::string host_in_url(const std::string& host) {
+    return says(host, ":") ? '[' + host + ']' : host;
 }
 
 // The PEM files of TLS.
@@ -363,38 +367,30 @@ inline std::error_code wait_for(int fd, short events, deadline end) noexcept {
     }
 }
 
-// Blocks SIGPIPE in this thread while the object lives, and discards a SIGPIPE that a broken
-// connection has raised. TLS libraries raise SIGPIPE when they write.
-class no_sigpipe {
-public:
-    no_sigpipe() noexcept : was_pending_(is_pending()) {
-        sigemptyset(&pipe_);
-        sigaddset(&pipe_, SIGPIPE);
-        ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-    }
-    no_sigpipe(const no_sigpipe&) = delete;
-    no_sigpipe& operator=(const no_sigpipe&) = delete;
-    ~no_sigpipe() {
-        const int error = errno;
-        int number = 0;
-        if (!was_pending_ && is_pending()) {
-            ::sigwait(&pipe_, &number);
-        }
-        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-        errno = error;
-    }
-
-private:
-    static bool is_pending() noexcept {
+// Calls f, which may write to a socket through a TLS library. Blocks SIGPIPE in this thread
+// meanwhile, and discards a SIGPIPE that a broken connection has raised. Keeps f's errno.
+template <class F> auto without_sigpipe(F f) noexcept {
+    constexpr auto is_pending = [] {
         ::sigset_t all;
         sigpending(&all);
         return sigismember(&all, SIGPIPE) == 1;
+    };
+    ::sigset_t pipe{};
+    ::sigset_t before{};
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    const bool was_pending = is_pending();
+    ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    const auto done = f();
+    const int error = errno;
+    int number = 0;
+    if (!was_pending && is_pending()) {
+        ::sigwait(&pipe, &number);
     }
-
-    ::sigset_t pipe_{};
-    ::sigset_t before_{};
-    const bool was_pending_;
-};
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    errno = error;
+    return done;
+}
 
 // Returns true if the text of a TLS library says that the server refuses the client's certificate,
 // or refuses a client without a certificate.
@@ -421,31 +417,55 @@ template <class T> struct server_answer {
 // The answer to a load, which has the value in `current`, or to a compare-and-swap.
 using slot_answer = server_answer<cas_result>;
 
-// Throws: std::system_error (invalid_argument) with this text about the argument of a slot.
-[[noreturn]] inline void refuse_argument([[maybe_unused]] std::string error_text) {
-    BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument), error_text));
+// Throws: std::system_error (invalid_argument) if `wrong` is not nullptr. It is a text about an
+// argument of the slot.
+inline void check_argument([[maybe_unused]] const char* slot_name, const char* wrong) {
+    if (wrong != nullptr) {
+        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
+                                     std::string(slot_name) + ": " + wrong));
+    }
 }
 
-// What a slot is made of.
-template <class Client> struct server_terms {
-    typename Client::target target;
+// What a slot is made of, beside the server.
+struct server_terms {
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    typename Client::options options{};
+    std::string table{};        // PostgreSQL's, with its schema, quoted
+    bool creates_table = false; // if it is missing
     bool is_for_renewals = false;
 };
 
-// A slot on a server. A Client is a Connection of a pool (see above), and has
+// What the clients have in common.
+template <class Target> class server_client {
+public:
+    using target = Target;
+    struct known {}; // what the slots of this process learn about the server
+
+    explicit server_client(const target& to) : to_(to) {}
+    server_client(const server_client&) = delete;
+    server_client& operator=(const server_client&) = delete;
+
+    void end_at(deadline end) noexcept { end_ = end; }
+    // The text about the last error, in one line without the password.
+    const std::string& message() const noexcept { return message_; }
+
+protected:
+    ~server_client() = default;
+
+    const target to_;
+    deadline end_ = deadline::poll(); // of the present call
+    std::string message_{};
+};
+
+// A slot on a server. A Client is a server_client and a Connection of a pool (see above), and has
 //
-//   struct known;                           what the slots of this process learn about the server
-//   struct options;                         what else a slot of this kind is made of
-//   const std::string& message() const;     the text of the last connect that failed
-//   slot_answer load(const server_terms<Client>&, known&);
-//   slot_answer exchange(const server_terms<Client>&, known&, slot_version, std::string_view);
+//   slot_answer load(const server_terms&, known&);
+//   slot_answer exchange(const server_terms&, known&, slot_version, std::string_view);
 template <class Client> class server_slot final : public slot {
 public:
-    explicit server_slot(server_terms<Client> of) : terms_(std::move(of)) {}
+    server_slot(typename Client::target to, server_terms of)
+        : target_(std::move(to)), terms_(std::move(of)) {}
 
     result<slot_snapshot, std::error_code> load() override {
         slot_answer got =
@@ -472,14 +492,14 @@ public:
         return std::move(got.of);
     }
 
-    std::string store() const override { return terms_.target.name(); }
+    std::string store() const override { return target_.name(); }
     std::string explain() const override {
-        return one_line(terms_.target.name() + ", key " + terms_.key +
+        return one_line(target_.name() + ", key " + terms_.key +
                             (last_error_text_.empty() ? "" : ": " + last_error_text_),
                         1'000);
     }
     std::unique_ptr<slot> for_renewals() const override {
-        auto other = std::make_unique<server_slot>(terms_);
+        auto other = std::make_unique<server_slot>(target_, terms_);
         other->terms_.is_for_renewals = true;
         return other;
     }
@@ -491,17 +511,14 @@ private:
         return error;
     }
 
-    const std::shared_ptr<shared_server<Client>>& here() {
-        return in_process_.get([this] { return shared_server<Client>::find(terms_.target); });
-    }
-
     // Calls question() with a connection and `known`. While another transaction blocks the call,
     // calls it again on another connection, for at most half of the time. If `may_repeat` is true,
     // calls it once more after a lost connection: the server may have closed it while it was idle.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
-        shared_server<Client>& server = *here();
+        shared_server<Client>& server =
+            *in_process_.get([this] { return shared_server<Client>::find(target_); });
         auto& pool_of_calls = terms_.is_for_renewals ? server.renewals : server.calls;
         for (;;) {
             slot_answer got;
@@ -526,14 +543,11 @@ private:
         }
     }
 
-    server_terms<Client> terms_;
+    const typename Client::target target_;
+    server_terms terms_;
     std::string last_error_text_{}; // of the last operation, if it failed
     per_process<std::shared_ptr<shared_server<Client>>> in_process_{};
 };
-
-template <class Client> std::unique_ptr<slot> make_server_slot(server_terms<Client> of) {
-    return std::make_unique<server_slot<Client>>(std::move(of));
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 
