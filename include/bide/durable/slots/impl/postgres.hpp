@@ -28,12 +28,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-struct postgres_free {
-    void operator()(PGresult* result) const noexcept { ::PQclear(result); }
-    void operator()(char* text) const noexcept { ::PQfreemem(text); }
-    void operator()(PQconninfoOption* options) const noexcept { ::PQconninfoFree(options); }
-};
-
 // What identifies a connection.
 struct postgres_target {
     std::string conninfo{};
@@ -53,7 +47,7 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
     postgres_target target{.conninfo = conninfo};
     const bool is_uri =
         conninfo.starts_with("postgres://") || conninfo.starts_with("postgresql://");
-    const std::unique_ptr<PQconninfoOption, postgres_free> options(
+    const std::unique_ptr<PQconninfoOption, ended_by<&::PQconninfoFree>> options(
         ::PQconninfoParse(conninfo.c_str(), nullptr));
     if (!options) {
         target.why = is_uri ? "not a URI that libpq reads (in a user or password, each of "
@@ -143,7 +137,7 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
 
 // The rows of a statement; every column is binary.
 struct postgres_rows {
-    std::unique_ptr<PGresult, postgres_free> of{};
+    std::unique_ptr<PGresult, ended_by<&::PQclear>> of{};
 
     std::string_view bytes(int column) const noexcept {
         return {::PQgetvalue(of.get(), 0, column),
@@ -278,18 +272,32 @@ public:
     }
 
     slot_answer load(const server_terms& of, known& all) {
-        postgres_answer row = find(of, all);
-        if (!row.error) {
-            row = run("SELECT l.version, l.value, " + std::string(microseconds) +
-                          ", pg_is_in_recovery()::int::bigint, '" + of.table +
-                          "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + of.table +
-                          " AS l ON l.key = $1::text",
-                      {of.key});
+        const auto select = [&] {
+            return run("SELECT l.version, l.value, " + std::string(microseconds) +
+                           ", pg_is_in_recovery()::int::bigint, '" + of.table +
+                           "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + of.table +
+                           " AS l ON l.key = $1::text",
+                       {of.key});
+        };
+        oid_ = first_oid(of, all, 0);
+        postgres_answer row = select();
+        if (oid_ == 0 && of.creates_table && row.error == postgres_error("42P01")) {
+            // If several roles create it at the same time, all but one of them get an error.
+            postgres_answer made = run(create_statement(of.table));
+            if (is_open()) {
+                row = select();
+            }
+            if (row.error && made.error) {
+                row = std::move(made);
+            }
         }
-        if (!row.error && row.of.int8(3) != 0) { // its values may be old
-            row = {{}, postgres_error("25006"), false, "it is a standby"};
-        } else if (!row.error && row.of.int8(4) != oid_) {
-            row.error = postgres_error("ZB001");
+        if (!row.error) {
+            oid_ = first_oid(of, all, row.of.int8(4));
+            if (row.of.int8(3) != 0) { // its values may be old
+                row = {{}, postgres_error("25006"), false, "it is a standby"};
+            } else if (row.of.int8(4) != oid_) {
+                row.error = postgres_error("ZB001");
+            }
         }
         if (row.error) {
             return refused(of, std::move(row));
@@ -308,10 +316,14 @@ public:
         if (version > std::numeric_limits<std::int64_t>::max()) {
             return {{.status = cas_status::conflict}};
         }
-        postgres_answer row = find(of, all);
-        if (!row.error) {
-            row = run(exchange_statement(of, version), {of.key, value});
+        oid_ = first_oid(of, all, 0);
+        if (oid_ == 0) { // a load finds the table, or creates it
+            if (slot_answer seen = load(of, all); seen.error) {
+                seen.may_have_stored = false;
+                return seen;
+            }
         }
+        postgres_answer row = run(exchange_statement(of, version), {of.key, value});
         if (row.error) {
             return refused(of, std::move(row));
         }
@@ -346,7 +358,8 @@ private:
             error = was_lost();
         }
         while (!error && !(error = await())) {
-            postgres_rows next{std::unique_ptr<PGresult, postgres_free>(::PQgetResult(pq_))};
+            postgres_rows next;
+            next.of.reset(::PQgetResult(pq_));
             if (next.of == nullptr) {
                 break;
             }
@@ -395,39 +408,13 @@ private:
                " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
     }
 
-    // Sets oid_ to that of the table that the first slot of this process found. Creates the table
-    // if it is missing.
-    postgres_answer find(const server_terms& of, known& all) {
-        const auto keep = [&](std::int64_t found) {
-            const std::lock_guard held(all.lock);
-            std::int64_t& first = all.tables[of.table];
-            first = first == 0 ? found : first;
-            return first;
-        };
-        postgres_answer got;
-        const auto look = [&] {
-            got = run("SELECT to_regclass('" + of.table + "')::oid::bigint");
-            oid_ = got.error ? 0 : keep(got.of.int8(0));
-        };
-        oid_ = keep(0);
-        if (oid_ == 0) {
-            look();
-        }
-        if (oid_ == 0 && !got.error && of.creates_table) {
-            // If several roles create it at the same time, all but one of them get an error.
-            postgres_answer made = run(create_statement(of.table));
-            if (is_open()) {
-                look();
-            }
-            if (oid_ == 0 && made.error) {
-                got = std::move(made);
-            }
-        }
-        if (oid_ == 0 && !got.error) {
-            got = {{}, postgres_error("42P01"), false, "there is no table " + of.table};
-        }
-        got.may_have_stored = false; // the caller's statement was not sent
-        return got;
+    // Returns the oid of the table that the first slot of this process found. If there is none yet,
+    // that is `found`.
+    static std::int64_t first_oid(const server_terms& of, known& all, std::int64_t found) {
+        const std::lock_guard held(all.lock);
+        std::int64_t& first = all.tables[of.table];
+        first = first == 0 ? found : first;
+        return first;
     }
 
     // Adds to an error what the slot knows about it.
@@ -440,7 +427,9 @@ private:
             drop(); // a standby: the next connection may reach the primary
         } else if (is("40001", "40P01") || (is("55P03") && !of.is_for_renewals)) {
             answer.may_pass = !answer.may_have_stored;
-        } else if (is("ZB001") || (is("42P01") && oid_ != 0)) {
+        } else if (is("42P01") && oid_ == 0) {
+            answer.error_text = "there is no table " + table;
+        } else if (is("ZB001", "42P01")) {
             answer.error_text = "the table " + table +
                                 (is("ZB001") ? " is not the one that this process began with"
                                              : " was dropped while this process used it") +
@@ -450,9 +439,7 @@ private:
             answer.error_text +=
                 ". As a role that may, run: CREATE SCHEMA IF NOT EXISTS " + schema + "; " +
                 create_statement(table) + "; GRANT USAGE ON SCHEMA " + schema +
-                " and GRANT SELECT, INSERT, UPDATE ON " + table +
-                " to each role that locks. Or name another schema in the slot's options, the same "
-                "for all";
+                " and GRANT SELECT, INSERT, UPDATE ON " + table + " to each role that locks";
         }
         return std::move(answer).refused_as<cas_result>();
     }
@@ -494,7 +481,7 @@ private:
             const char* const severity =
                 ::PQresultErrorField(next.of.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
             to.error = state == nullptr ? was_lost() : postgres_error(state);
-            const std::unique_ptr<char, postgres_free> text(::PQresultVerboseErrorMessage(
+            const std::unique_ptr<char, ended_by<&::PQfreemem>> text(::PQresultVerboseErrorMessage(
                 next.of.get(), PQERRORS_DEFAULT, PQSHOW_CONTEXT_NEVER));
             to.error_text = one_line(text == nullptr ? "" : text.get(), 1'000);
             // If a pooler loses its server, it reports an ERROR of class 08; the statement may have

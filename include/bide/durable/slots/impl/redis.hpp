@@ -49,7 +49,8 @@ public:
     // Makes a session, or sets error(). A missing file is found here, before a socket is opened.
     redis_tls(const std::string& host, const tls_files& trust) {
         ::ERR_clear_error();
-        const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
+        const std::unique_ptr<SSL_CTX, ended_by<&::SSL_CTX_free>> with(
+            ::SSL_CTX_new(::TLS_client_method()));
         if (with != nullptr) {
             set_up(with.get(), host, trust);
         }
@@ -82,11 +83,6 @@ public:
     }
 
 private:
-    struct freer {
-        void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
-        void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
-    };
-
     void set_up(SSL_CTX* to, const std::string& host, const tls_files& trust) {
         ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
         ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -186,7 +182,7 @@ private:
         return std::make_error_code(std::errc::permission_denied);
     }
 
-    std::unique_ptr<SSL, freer> ssl_;
+    std::unique_ptr<SSL, ended_by<&::SSL_free>> ssl_;
     std::error_code error_ = std::make_error_code(std::errc::not_enough_memory);
     std::string error_text_;
 };
@@ -232,10 +228,7 @@ struct redis_target {
     friend auto operator<=>(const redis_target&, const redis_target&) = default;
 };
 
-struct redis_reply_freer {
-    void operator()(redisReply* reply) const noexcept { ::freeReplyObject(reply); }
-};
-using redis_reply = std::unique_ptr<redisReply, redis_reply_freer>;
+using redis_reply = std::unique_ptr<redisReply, ended_by<&::freeReplyObject>>;
 using redis_answer = server_answer<redis_reply>; // never an error reply
 
 inline std::string_view redis_text(const redisReply& reply) noexcept {
@@ -316,7 +309,7 @@ inline constexpr std::string_view redis_script_name = "a341e10931e6b3f82261f624a
 
 // Reads the script's reply. The error is protocol_error if the reply is not one of this script, and
 // corrupt_record if the key holds a value that no slot stores.
-inline slot_answer read_redis_record(const redisReply& reply) {
+inline slot_answer read_redis_record(const redisReply& reply, bool is_load) {
     constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
                              REDIS_REPLY_STRING};
     bool is_whole = reply.elements == std::size(types);
@@ -324,7 +317,7 @@ inline slot_answer read_redis_record(const redisReply& reply) {
         is_whole = reply.element[i]->type == types[i];
     }
     const long long found = is_whole ? reply.element[0]->integer : -1;
-    if (found < 0 || found > 3 || reply.element[1]->integer < 0) {
+    if (found < 0 || found > (is_load ? 2 : 3) || reply.element[1]->integer < 0) {
         return {{},
                 std::make_error_code(std::errc::protocol_error),
                 true,
@@ -376,11 +369,10 @@ public:
 
     // Returns true if the connection is open, and no byte waits to be read.
     bool is_usable() {
-        char one;
         return is_open_ && link_->reader->pos == link_->reader->len &&
-               (tls_ != nullptr ? tls_->is_quiet()
-                                : ::recv(link_->fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-                                      (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+               (tls_ != nullptr
+                    ? tls_->is_quiet()
+                    : wait_for(link_->fd, POLLIN, deadline::poll()) == std::errc::timed_out);
     }
     bool is_open() const noexcept { return is_open_; }
 
@@ -396,10 +388,6 @@ public:
     }
 
 private:
-    struct freer {
-        void operator()(redisContext* link) const noexcept { ::redisFree(link); }
-    };
-
     // Runs the script with a key and arguments.
     slot_answer run(std::initializer_list<std::string_view> words) {
         std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1"};
@@ -410,7 +398,8 @@ private:
             command[1] = redis_script;
             got = ask(command);
         }
-        return got.error ? std::move(got).refused_as<cas_result>() : read_redis_record(*got.of);
+        return got.error ? std::move(got).refused_as<cas_result>()
+                         : read_redis_record(*got.of, words.size() == 1);
     }
 
     // Runs a command.
@@ -601,7 +590,7 @@ private:
     }
 
     redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
-    std::unique_ptr<redisContext, freer> link_;
+    std::unique_ptr<redisContext, ended_by<&::redisFree>> link_;
     std::unique_ptr<redis_tls> tls_;
     bool is_open_ = false; // connected and logged in
 };

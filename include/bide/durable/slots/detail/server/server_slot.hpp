@@ -23,6 +23,11 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
+// The deleter of an object of a C library, which `end` ends.
+template <auto End> struct ended_by {
+    template <class T> void operator()(T* of) const noexcept { End(of); }
+};
+
 // ---- Connections
 
 // The most connections to one server that a process opens for calls. A server commits calls of
@@ -460,7 +465,7 @@ protected:
 
 // A slot on a server. A Client is a server_client and a Connection of a pool (see above), and has
 //
-//   slot_answer load(const server_terms&, known&);
+//   slot_answer load(const server_terms&, known&);    without an error, it has `current`
 //   slot_answer exchange(const server_terms&, known&, slot_version, std::string_view);
 template <class Client> class server_slot final : public slot {
 public:
@@ -470,9 +475,6 @@ public:
     result<slot_snapshot, std::error_code> load() override {
         slot_answer got =
             ask(true, [this](Client& to, auto& known) { return to.load(terms_, known); });
-        if (!got.error && !got.of.current) {
-            got.error = failed(std::make_error_code(std::errc::protocol_error));
-        }
         if (got.error) {
             return unexpected{got.error};
         }
@@ -480,7 +482,9 @@ public:
     }
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         if (value.size() > terms_.max_value) {
-            return {.error = failed(durable_errc::too_large)};
+            const std::error_code error = durable_errc::too_large;
+            last_error_text_ = error.message();
+            return {.error = error};
         }
         slot_answer got = ask(false, [&](Client& to, auto& known) {
             return to.exchange(terms_, known, version, value);
@@ -505,12 +509,6 @@ public:
     }
 
 private:
-    // Sets the text that explain() returns. Returns the error.
-    std::error_code failed(std::error_code error, std::string error_text = {}) {
-        last_error_text_ = error_text.empty() && error ? error.message() : std::move(error_text);
-        return error;
-    }
-
     // Calls question() with a connection and `known`. While another transaction blocks the call,
     // calls it again on another connection, for at most half of the time. If `may_repeat` is true,
     // calls it once more after a lost connection: the server may have closed it while it was idle.
@@ -537,7 +535,8 @@ private:
             const bool was_cut = got.error == std::errc::connection_reset;
             if (!(got.may_pass && !passing_end.has_passed()) &&
                 !(was_cut && std::exchange(may_repeat, false))) {
-                failed(got.error, got.error_text);
+                last_error_text_ =
+                    got.error && got.error_text.empty() ? got.error.message() : got.error_text;
                 return got;
             }
         }
