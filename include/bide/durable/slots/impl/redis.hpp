@@ -29,10 +29,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// ---- TLS
-
-// TLS uses OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then
-// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.)
+// ---- TLS, by OpenSSL 1.1.1 or later (hiredis has TLS from 1.0 on)
 
 // The result of a step: done, or the event to wait for before it is repeated, or the error.
 struct tls_step {
@@ -46,7 +43,10 @@ struct tls_step {
 // One session. The destructor sends nothing, so that a child of fork() may run it.
 class redis_tls {
 public:
-    // Makes a session, or sets error(). A missing file is found here, before a socket is opened.
+    std::error_code error = std::make_error_code(std::errc::not_enough_memory); // of the session
+    std::string error_text{}; // about the last error, or empty
+
+    // Makes a session, or sets `error`. A missing file is found here, before a socket is opened.
     redis_tls(const std::string& host, const tls_files& trust) {
         ::ERR_clear_error();
         const std::unique_ptr<SSL_CTX, ended_by<&::SSL_CTX_free>> with(
@@ -55,10 +55,6 @@ public:
             set_up(with.get(), host, trust);
         }
     }
-
-    std::error_code error() const noexcept { return error_; }
-    // The text of the last error, or empty.
-    const std::string& error_text() const noexcept { return error_text_; }
 
     // Shakes hands over the socket, and verifies the server's certificate and name.
     tls_step shake_hands(int fd) {
@@ -105,15 +101,15 @@ private:
         }
         ssl_.reset(::SSL_new(to));
         if (ssl_ != nullptr && set_host(host)) {
-            error_.clear();
+            error.clear();
         }
     }
 
     // Sets the error about a file.
     void refuse(const char* what, const std::string& file) {
         const int number = ::access(file.c_str(), R_OK) == 0 ? EINVAL : errno;
-        error_ = {number, std::generic_category()};
-        error_text_ = what + file + ": " + (number != EINVAL ? error_.message() : reason());
+        error = {number, std::generic_category()};
+        error_text = what + file + ": " + (number != EINVAL ? error.message() : reason());
     }
 
     // Returns OpenSSL's text of its last error.
@@ -159,32 +155,30 @@ private:
     std::error_code refusal() {
         const long verdict = ::SSL_get_verify_result(ssl_.get());
         const int number = ERR_GET_REASON(::ERR_peek_error());
-        error_text_ = std::string("TLS: ") + reason();
+        error_text = std::string("TLS: ") + reason();
 #if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
         if (number == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
-            error_text_.clear();
+            error_text.clear();
             return std::make_error_code(std::errc::connection_reset);
         }
 #endif
         if (verdict != X509_V_OK) {
-            error_text_ = std::string("TLS: the server's certificate is not trusted: ") +
-                          ::X509_verify_cert_error_string(verdict);
-        } else if (refuses_certificate(error_text_)) {
-            error_text_ += " (the server requires a client certificate that it trusts)";
+            error_text = std::string("TLS: the server's certificate is not trusted: ") +
+                         ::X509_verify_cert_error_string(verdict);
+        } else if (refuses_certificate(error_text)) {
+            error_text += " (the server requires a client certificate that it trusts)";
         } else if (number == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
             return std::make_error_code(std::errc::resource_unavailable_try_again);
         } else {
             const bool is_plain =
                 number == SSL_R_WRONG_VERSION_NUMBER || number == SSL_R_HTTP_REQUEST;
-            error_text_ += is_plain ? " (the server does not speak TLS at this port)" : "";
+            error_text += is_plain ? " (the server does not speak TLS at this port)" : "";
             return std::make_error_code(std::errc::protocol_error);
         }
         return std::make_error_code(std::errc::permission_denied);
     }
 
     std::unique_ptr<SSL, ended_by<&::SSL_free>> ssl_;
-    std::error_code error_ = std::make_error_code(std::errc::not_enough_memory);
-    std::string error_text_;
 };
 
 #else
@@ -192,11 +186,10 @@ private:
 // Without OpenSSL there is no session.
 class redis_tls {
 public:
+    std::error_code error = std::make_error_code(std::errc::function_not_supported);
+    std::string error_text = "TLS: this program was built without OpenSSL";
+
     redis_tls(const std::string&, const tls_files&) {}
-    std::error_code error() const {
-        return std::make_error_code(std::errc::function_not_supported);
-    }
-    std::string error_text() const { return "TLS: this program was built without OpenSSL"; }
     tls_step shake_hands(int) { return {}; }
     tls_step write(const char*, std::size_t) { return {}; }
     tls_step read(char*, std::size_t) { return {}; }
@@ -312,10 +305,10 @@ inline constexpr std::string_view redis_script_name = "a341e10931e6b3f82261f624a
 inline slot_answer read_redis_record(const redisReply& reply, bool is_load) {
     constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
                              REDIS_REPLY_STRING};
-    bool is_whole = reply.elements == std::size(types);
-    for (std::size_t i = 0; is_whole && i < std::size(types); ++i) {
-        is_whole = reply.element[i]->type == types[i];
-    }
+    const bool is_whole =
+        reply.elements == std::size(types) &&
+        std::equal(std::begin(types), std::end(types), reply.element,
+                   [](int type, const redisReply* each) { return each->type == type; });
     const long long found = is_whole ? reply.element[0]->integer : -1;
     if (found < 0 || found > (is_load ? 2 : 3) || reply.element[1]->integer < 0) {
         return {{},
@@ -431,9 +424,9 @@ private:
     std::error_code open() {
         if (to_.uses_tls) { // first: a missing file is not an error of the network
             tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
-            if (tls_->error()) {
-                message_ = tls_->error_text();
-                return tls_->error();
+            if (tls_->error) {
+                message_ = tls_->error_text;
+                return tls_->error;
             }
         }
         const long ms = std::max(ms_until(end_), 1L);
@@ -487,13 +480,13 @@ private:
         if (!got.error && to_.database != 0) {
             got = ask({"SELECT", std::to_string(to_.database)});
         }
-        if (!got.error) {
-            got = ask({"PING"}); // a user may lack the right to it
-            const bool may_fail = link_ != nullptr && !message_.starts_with("DENIED ") &&
-                                  !message_.starts_with("ERR max number of clients");
-            return may_fail ? std::error_code() : got.error;
+        if (got.error) {
+            return got.error;
         }
-        return got.error;
+        got = ask({"PING"}); // a user may lack the right to it
+        const bool may_fail = link_ != nullptr && !message_.starts_with("DENIED ") &&
+                              !message_.starts_with("ERR max number of clients");
+        return may_fail ? std::error_code() : got.error;
     }
 
     // Sends a request. After an error, at most a part of the request was sent. The server ignores
@@ -545,19 +538,17 @@ private:
     // Returns: how many bytes it read or wrote.
     template <class Step> result<std::size_t, std::error_code> repeat(Step step) {
         for (;;) {
-            const tls_step done = step();
-            std::error_code error = done.error;
-            if (!error && done.wanted == 0) {
+            tls_step done = step();
+            if (!done.error && done.wanted == 0) {
                 return done.count;
             }
-            if (error && tls_ != nullptr) {
-                message_ = tls_->error_text();
+            if (!done.error) {
+                done.error = wait_for(link_->fd, done.wanted, end_);
+            } else if (tls_ != nullptr) {
+                message_ = tls_->error_text;
             }
-            if (!error) {
-                error = wait_for(link_->fd, done.wanted, end_);
-            }
-            if (error) {
-                return unexpected{error};
+            if (done.error) {
+                return unexpected{done.error};
             }
         }
     }
