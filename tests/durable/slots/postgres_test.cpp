@@ -416,6 +416,25 @@ TEST_CASE("postgres_slot: creates its table only if it is allowed to") {
     }
 }
 
+TEST_CASE("postgres_slot: clients that create the table at the same time all use it") {
+    if (test::postgres_server* const s = server()) {
+        for (int round = 0; round < 5; ++round) {
+            const postgres_slot_options options{.table = "made_" + std::to_string(round)};
+            std::atomic<int> stored{0};
+            std::atomic<int> others{0};
+            test::run_threads(8, [&](int i) { // clients that share nothing
+                postgres_slot slot(s->conninfo() + " application_name=c" + std::to_string(i), "key",
+                                   options);
+                const cas_status got = slot.compare_exchange(0, "x").status;
+                stored += got == cas_status::stored ? 1 : 0;
+                others += got == cas_status::conflict ? 1 : 0;
+            });
+            CHECK(stored == 1);
+            CHECK(others == 7);
+        }
+    }
+}
+
 TEST_CASE("postgres_slot: if a row stays locked, the operation fails for certain") {
     if (test::postgres_server* const s = server()) {
         const auto is_given_up = [](const cas_result& r) { // false: the client's time was up first

@@ -200,22 +200,16 @@ public:
 
 // ---- Protocol
 
-// What identifies a connection: the server's address, the login, the database and TLS.
+// What identifies a connection. The URL's path is the number of the database, empty for 0.
 struct redis_target {
-    std::string host{};
-    int port = 6379;
-    std::string user{};
-    std::string password{};
-    int database = 0;
-    bool uses_tls = false;
+    server_url url{};
     tls_files trust{};
 
     // Returns a text for messages, without the password.
     std::string name() const {
-        return (uses_tls ? "redis (TLS) at " : "redis at ") + host_in_url(host) + ':' +
-               std::to_string(port) +
-               (database != 0 ? ", database " + std::to_string(database) : "") +
-               (user.empty() ? "" : ", user " + user);
+        return (url.scheme == "rediss" ? "redis (TLS) at " : "redis at ") + host_in_url(url.host) +
+               ':' + std::to_string(url.port) + (url.path.empty() ? "" : ", database " + url.path) +
+               (url.user.empty() ? "" : ", user " + url.user);
     }
 
     friend auto operator<=>(const redis_target&, const redis_target&) = default;
@@ -422,8 +416,8 @@ private:
     }
 
     std::error_code open() {
-        if (to_.uses_tls) { // first: a missing file is not an error of the network
-            tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
+        if (to_.url.scheme == "rediss") { // first: a missing file is not an error of the network
+            tls_ = std::make_unique<redis_tls>(to_.url.host, to_.trust);
             if (tls_->error) {
                 message_ = tls_->error_text;
                 return tls_->error;
@@ -434,7 +428,7 @@ private:
         limit.tv_sec = static_cast<decltype(limit.tv_sec)>(ms / 1'000);
         limit.tv_usec = static_cast<decltype(limit.tv_usec)>(ms % 1'000 * 1'000);
         errno = 0;
-        link_.reset(::redisConnectWithTimeout(to_.host.c_str(), to_.port, limit));
+        link_.reset(::redisConnectWithTimeout(to_.url.host.c_str(), to_.url.port, limit));
         if (link_ == nullptr || link_->err == REDIS_ERR_OOM) {
             return std::make_error_code(std::errc::not_enough_memory);
         }
@@ -473,12 +467,12 @@ private:
 
     std::error_code greet() {
         redis_answer got;
-        if (!to_.password.empty()) {
-            got = to_.user.empty() ? ask({"AUTH", to_.password})
-                                   : ask({"AUTH", to_.user, to_.password});
+        if (!to_.url.password.empty()) {
+            got = to_.url.user.empty() ? ask({"AUTH", to_.url.password})
+                                       : ask({"AUTH", to_.url.user, to_.url.password});
         }
-        if (!got.error && to_.database != 0) {
-            got = ask({"SELECT", std::to_string(to_.database)});
+        if (!got.error && !to_.url.path.empty()) {
+            got = ask({"SELECT", to_.url.path});
         }
         if (got.error) {
             return got.error;
@@ -577,7 +571,7 @@ private:
     }
 
     void set_text(std::string_view text) {
-        message_ = without_secret(one_line(text), to_.password);
+        message_ = without_secret(one_line(text), to_.url.password);
     }
 
     redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
@@ -588,8 +582,10 @@ private:
 
 // ---- Slots
 
-// Reads a URL. Returns what is wrong with it, or nullptr.
-inline const char* read_redis_url(std::string_view text, redis_target& target) {
+// Reads a URL into the target. The password is for a URL without one. Returns what is wrong with
+// the URL, or nullptr.
+inline const char* read_redis_url(std::string_view text, std::string password,
+                                  redis_target& target) {
     auto url = read_server_url(text);
     if (!url) {
         return url.error();
@@ -597,30 +593,31 @@ inline const char* read_redis_url(std::string_view text, redis_target& target) {
     if (url->scheme != "redis" && url->scheme != "rediss") {
         return "the URL begins with neither redis:// nor rediss://";
     }
-    target.host = std::move(url->host);
-    target.port = url->port == 0 ? target.port : url->port;
-    target.uses_tls = url->scheme == "rediss";
-    target.user = std::move(url->user);
-    target.password = url->password.empty() ? target.password : std::move(url->password);
-    if (!target.user.empty() && target.password.empty()) {
+    target.url = *std::move(url);
+    server_url& to = target.url;
+    to.port = to.port == 0 ? 6379 : to.port;
+    if (to.password.empty()) {
+        to.password = std::move(password);
+    }
+    if (!to.user.empty() && to.password.empty()) {
         return "the URL has a user and no password; a password alone is written with a ':' before "
                "it";
     }
-    if (!url->path.empty()) {
-        target.database = static_cast<int>(read_number(url->path, 1'000'000));
-    }
-    return target.database < 0 ? "the URL's path is not the number of a database" : nullptr;
+    const bool is_number = to.path.empty() || read_number(to.path, 1'000'000) >= 0;
+    to.path = to.path == "0" ? "" : std::move(to.path);
+    return is_number ? nullptr : "the URL's path is not the number of a database";
 }
 
 } // namespace detail
 
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
                                            redis_slot_options options) {
-    detail::redis_target target{.password = std::move(options.password),
-                                .trust = {std::move(options.ca_file), std::move(options.cert_file),
+    detail::redis_target target{.trust = {std::move(options.ca_file), std::move(options.cert_file),
                                           std::move(options.key_file)}};
     detail::check_argument("bide::redis_slot",
-                           key.empty() ? "the key is empty" : detail::read_redis_url(url, target));
+                           key.empty()
+                               ? "the key is empty"
+                               : detail::read_redis_url(url, std::move(options.password), target));
     core_ = std::make_unique<detail::server_slot<detail::redis_connection>>(
         std::move(target),
         detail::server_terms{std::move(key), options.retry_time, options.max_value});

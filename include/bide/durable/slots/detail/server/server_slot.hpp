@@ -257,6 +257,8 @@ struct server_url {
     std::string host{}; // an IPv6 address has no brackets
     int port = 0;       // 0: the URL names none
     std::string path{}; // as it is written, without the '/' before it
+
+    friend auto operator<=>(const server_url&, const server_url&) = default;
 };
 
 // Decodes a percent-encoded part: "%41" is "A". Returns nothing for a '%' without two hexadecimal
