@@ -261,6 +261,8 @@ public:
             drop();
             return postgres_refusal(text, to_.hosts > 1, message_);
         }
+        ::PQsetErrorVerbosity(pq_, PQERRORS_DEFAULT);
+        ::PQsetErrorContextVisibility(pq_, PQSHOW_CONTEXT_NEVER);
 #if defined(TCP_USER_TIMEOUT)
         if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
             const int system_default = 0;
@@ -353,22 +355,15 @@ private:
         }
         is_unconfirmed_ = false;
         postgres_answer got;
-        std::error_code error;
-        if (::PQsendQueryParams(pq_, sql.c_str(), count, nullptr, starts, sizes, binary, 1) != 1) {
-            error = was_lost();
+        const bool is_sent =
+            ::PQsendQueryParams(pq_, sql.c_str(), count, nullptr, starts, sizes, binary, 1) == 1;
+        std::error_code error = is_sent ? await() : was_lost();
+        while (PGresult* const next = error ? nullptr : ::PQgetResult(pq_)) {
+            note(next, got);
+            error = await();
         }
-        while (!error && !(error = await())) {
-            postgres_rows next;
-            next.of.reset(::PQgetResult(pq_));
-            if (next.of == nullptr) {
-                break;
-            }
-            note(std::move(next), got);
-        }
-        if (!error && ::PQstatus(pq_) != CONNECTION_OK) {
-            error = was_lost();
-        }
-        if (error) {
+        if (error || ::PQstatus(pq_) != CONNECTION_OK) {
+            error = error ? error : was_lost();
             message_ = got.error                       ? std::move(got.error_text)
                        : error == std::errc::timed_out ? "no answer in time"
                                                        : one_line(::PQerrorMessage(pq_), 1'000);
@@ -472,18 +467,18 @@ private:
     }
 
     // Adds a result of the statement to the answer.
-    static void note(postgres_rows next, postgres_answer& to) {
-        const ExecStatusType status = ::PQresultStatus(next.of.get());
+    static void note(PGresult* result, postgres_answer& to) {
+        postgres_rows next;
+        next.of.reset(result);
+        const ExecStatusType status = ::PQresultStatus(result);
         if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
             to.of = std::move(next);
         } else if (!to.error) {
-            const char* const state = ::PQresultErrorField(next.of.get(), PG_DIAG_SQLSTATE);
+            const char* const state = ::PQresultErrorField(result, PG_DIAG_SQLSTATE);
             const char* const severity =
-                ::PQresultErrorField(next.of.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
+                ::PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
             to.error = state == nullptr ? was_lost() : postgres_error(state);
-            const std::unique_ptr<char, ended_by<&::PQfreemem>> text(::PQresultVerboseErrorMessage(
-                next.of.get(), PQERRORS_DEFAULT, PQSHOW_CONTEXT_NEVER));
-            to.error_text = one_line(text == nullptr ? "" : text.get(), 1'000);
+            to.error_text = one_line(::PQresultErrorMessage(result), 1'000);
             // If a pooler loses its server, it reports an ERROR of class 08; the statement may have
             // taken effect.
             to.may_have_stored = severity == nullptr || std::string_view(severity) != "ERROR" ||
