@@ -344,24 +344,22 @@ public:
         if (error) {
             drop();
         }
-        is_open_ = !error;
         return error;
     }
     // Closes the connection without a message to the server.
     void drop() noexcept {
-        is_open_ = false;
         tls_.reset();
         link_.reset();
     }
 
     // Returns true if the connection is open, and no byte waits to be read.
     bool is_usable() {
-        return is_open_ && link_->reader->pos == link_->reader->len &&
+        return is_open() && link_->reader->pos == link_->reader->len &&
                (tls_ != nullptr
                     ? tls_->is_quiet()
                     : wait_for(link_->fd, POLLIN, deadline::poll()) == std::errc::timed_out);
     }
-    bool is_open() const noexcept { return is_open_; }
+    bool is_open() const noexcept { return link_ != nullptr; }
 
     slot_answer load(const server_terms& of, known&) { return run({of.key}); }
 
@@ -380,7 +378,7 @@ private:
         std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1"};
         command.insert(command.end(), words);
         redis_answer got = ask(command);
-        if (is_open_ && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
+        if (is_open() && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
             command[0] = "EVAL";
             command[1] = redis_script;
             got = ask(command);
@@ -478,7 +476,7 @@ private:
             return got.error;
         }
         got = ask({"PING"}); // a user may lack the right to it
-        const bool may_fail = link_ != nullptr && !message_.starts_with("DENIED ") &&
+        const bool may_fail = is_open() && !message_.starts_with("DENIED ") &&
                               !message_.starts_with("ERR max number of clients");
         return may_fail ? std::error_code() : got.error;
     }
@@ -577,7 +575,6 @@ private:
     redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
     std::unique_ptr<redisContext, ended_by<&::redisFree>> link_;
     std::unique_ptr<redis_tls> tls_;
-    bool is_open_ = false; // connected and logged in
 };
 
 // ---- Slots

@@ -23,7 +23,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// The deleter of an object of a C library, which `end` ends.
+// The deleter of an object of a C library, which `End` frees.
 template <auto End> struct ended_by {
     template <class T> void operator()(T* of) const noexcept { End(of); }
 };
