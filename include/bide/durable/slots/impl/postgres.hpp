@@ -116,15 +116,12 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         error_text.resize(std::min(error_text.find(" \""), error_text.size())); // quotes no value
         return durable_errc::invalid_argument;
     }
-    if (has_silent_host) { // it may answer later
-        return postgres_error("08001");
-    }
-    if (state == "08P01") { // a pooler reports every refusal with this code
-        return postgres_error(says(text, "no such database")                        ? "3D000"
-                              : says(text, "no such user", "authentication failed") ? "28P01"
-                                                                                    : state);
-    }
-    return postgres_error(!state.empty()                       ? state
+    const bool is_pooler = state == "08P01"; // a pooler reports every refusal with this code
+    return postgres_error(has_silent_host                               ? "08001" // it may pass
+                          : is_pooler && says(text, "no such database") ? "3D000"
+                          : is_pooler && says(text, "no such user", "authentication failed")
+                              ? "28P01"
+                          : !state.empty()                     ? state
                           : says(text, "no password supplied") ? "28P01"
                           : says(text, "received invalid response to SSL negotiation",
                                  "expected authentication request")
