@@ -128,9 +128,10 @@ enum class presence {
 /// The function of a locked update: returns the new value, or nothing to keep the current one.
 using slot_update = std::function<std::optional<std::string>(const slot_snapshot&)>;
 
-/// The base class of all slots. A slot overrides load() and compare_exchange(), has a `static constexpr slot_guarantees
-/// guarantees`, and is movable. It overrides the other functions that its store supports. Their
-/// defaults return errc::operation_not_supported, presence::unknown, or nothing.
+/// The base class of all slots. A slot overrides load() and compare_exchange(), has a `static
+/// constexpr slot_guarantees guarantees`, and is movable. It overrides the other functions that its
+/// store supports. Their defaults return errc::operation_not_supported, presence::unknown, or
+/// nothing.
 class slot {
 public:
     virtual ~slot() = default;
