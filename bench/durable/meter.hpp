@@ -94,8 +94,6 @@ public:
     }
     bide::presence is_present(std::int64_t mark) const override { return of_.is_present(mark); }
 
-    bide::result<std::int64_t, std::error_code> server_now() override { return of_.server_now(); }
-
 private:
     S of_;
     slot_meter* by_;

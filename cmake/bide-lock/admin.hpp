@@ -19,8 +19,8 @@ inline std::optional<std::int64_t> time_of(const bide::durable::record& r, const
     switch (r.clock) {
     case bide::lock_clock::boottime: return bide::durable::boottime_ms();
     case bide::lock_clock::server:
-        if (const auto now = open_slot(o)->server_now())
-            return *now;
+        if (const auto seen = open_slot(o)->load())
+            return seen->server_ms;
         return std::nullopt;
     case bide::lock_clock::caller:
     case bide::lock_clock::observed: break;

@@ -185,14 +185,11 @@ public:
 
     loaded load() override {
         auto there = on_.load();
-        there->server_ms = *server_now();
+        there->server_ms = bide::durable::unix_ms() + offset_ms_->load();
         return there;
     }
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         return on_.compare_exchange(version, value);
-    }
-    result<std::int64_t, std::error_code> server_now() override {
-        return bide::durable::unix_ms() + offset_ms_->load();
     }
 
 private:

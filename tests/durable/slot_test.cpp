@@ -126,7 +126,6 @@ TEST_CASE("slot: an operation that the slot does not offer is refused, and does 
     CHECK_FALSE(is_asked);
     CHECK(cell.there.version == 0);
     CHECK(ref->watch().error() == std::errc::operation_not_supported);
-    CHECK(ref->server_now().error() == std::errc::operation_not_supported);
     CHECK(ref->be_present().error() == std::errc::operation_not_supported);
     CHECK(ref->is_present(1) == presence::unknown);
     CHECK(test::fails(ref->replace_damaged("new"), std::errc::operation_not_supported));
@@ -447,11 +446,6 @@ public:
         return unexpected{std::make_error_code(std::errc::too_many_files_open)};
     }
 
-    result<std::int64_t, std::error_code> server_now() override {
-        const holding held(*page_);
-        return time();
-    }
-
 private:
     bool is(fault f) const noexcept { return page_->wrong == f; }
 
@@ -671,9 +665,9 @@ TEST_CASE("slot_suite: finds each planted fault of a slot") {
         {fault::updates_apart, &page_suite::locked<>, "locked, threads: "},
         {fault::updates_nothing, &page_suite::locked<>, "stored: leaving what is there"},
         {fault::updates_too_large, &page_suite::locked<>, "stored instead of too_large"},
-        {fault::clock_goes_back, &page_suite::clocked<>, "server_now() went back"},
+        {fault::clock_goes_back, &page_suite::clocked<>, "the store's clock went back"},
         {fault::clock_in_seconds, &page_suite::clocked<>,
-         "server_now() is not in milliseconds since 1970"},
+         "the store's clock is not in milliseconds since 1970"},
         {fault::brings_no_clock, &page_suite::clocked<>,
          "load() does not return the store's clock"},
         {fault::dies_with_writer, &page_suite::killed, "not what was acknowledged"},

@@ -729,18 +729,14 @@ public:
         begin("clocked");
         S s = store_.open();
         version v = 0;
-        for (int i = 0; i < 3; ++i) {
-            const auto before = s.server_now();
+        std::int64_t last = 1'500'000'000'000;
+        for (int i = 0; i < 6; ++i) {
             const bide::slot_snapshot there = load(s);
-            const auto after = s.server_now();
-            if (!expect(before && after, "server_now() fails")) {
-                return;
-            }
-            expect(*before > 1'500'000'000'000, "server_now() is not in milliseconds since 1970");
-            expect(*before <= *after, "server_now() went back");
             if (expect(there.server_ms.has_value(), "load() does not return the store's clock")) {
-                expect(*before - 1 <= *there.server_ms && *there.server_ms <= *after + 1,
-                       "load() returns another clock than server_now()");
+                expect(*there.server_ms >= last,
+                       i == 0 ? "the store's clock is not in milliseconds since 1970"
+                              : "the store's clock went back");
+                last = *there.server_ms;
             }
             v = store_to(s, v, "x", "on the store's clock");
         }

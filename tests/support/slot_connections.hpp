@@ -139,9 +139,6 @@ void check_frozen_server(Server& server, Slot slot, std::chrono::milliseconds re
     for (int i = 0; i < 2; ++i) { // on a connection that was there, and on none
         CHECK(times_out([&] { return slot.load().error(); }));
         CHECK(times_out([&] { return slot.compare_exchange(0, "x").error; }));
-        if constexpr (clocked_slot<Slot>) {
-            CHECK(times_out([&] { return slot.server_now().error(); }));
-        }
     }
     server.thaw();
 }

@@ -17,7 +17,7 @@ template <class S>
 concept watchable_slot = !std::is_same_v<decltype(&S::watch), decltype(&bide::slot::watch)>;
 
 template <class S>
-concept clocked_slot = !std::is_same_v<decltype(&S::server_now), decltype(&bide::slot::server_now)>;
+concept clocked_slot = bide::slot_guarantees(S::guarantees).clock == bide::lock_clock::server;
 
 template <class S>
 concept present_slot = !std::is_same_v<decltype(&S::be_present), decltype(&bide::slot::be_present)>;

@@ -47,7 +47,7 @@ struct slot_snapshot {
     std::optional<std::int64_t> counter{};
 };
 
-/// The result of a compare-and-swap.
+/// What a compare-and-swap did.
 enum class cas_status {
     stored,       ///< the value was stored
     conflict,     ///< the version is another one; nothing was stored
@@ -101,11 +101,11 @@ public:
 };
 
 /// A mark of presence: while a process has it open, every process of this machine, in every
-/// container, sees that the owner runs. The system removes it when no process has it open.
+/// container, sees that the owner runs. The system removes it when no process has it open. The
+/// destructor closes it in this process.
 class slot_presence {
 public:
     slot_presence& operator=(slot_presence&&) = delete;
-    /// Closes the mark in this process.
     virtual ~slot_presence() = default;
 
     /// Returns the number of the mark in the record, from 1 to 2^53 - 1.
@@ -114,8 +114,7 @@ public:
     /// Returns the file descriptor of the mark, which is close-on-exec.
     virtual int fd() const noexcept = 0;
 
-    /// Closes a mark of the parent in a child of fork(). The child calls this function because it
-    /// cannot reach every std::shared_ptr to the mark.
+    /// Closes the mark in a child of fork(), which cannot reach every std::shared_ptr to it.
     virtual void leave() noexcept {}
 };
 
@@ -129,16 +128,15 @@ enum class presence {
 /// The function of a locked update: returns the new value, or nothing to keep the current one.
 using slot_update = std::function<std::optional<std::string>(const slot_snapshot&)>;
 
-/// The base class of all slots.
-///
-/// A slot overrides load() and compare_exchange(), has a `static constexpr slot_guarantees
-/// guarantees`, and is movable. It overrides the other functions that its store supports. Their
-/// defaults return errc::operation_not_supported, presence::unknown, or nothing.
+/// The base class of all slots. A slot overrides load() and compare_exchange(), has a `static
+/// constexpr slot_guarantees guarantees`, and is movable. It overrides the other functions that its
+/// store supports. Their defaults return errc::operation_not_supported, presence::unknown, or
+/// nothing.
 class slot {
 public:
     virtual ~slot() = default;
 
-    /// Reads the value.
+    /// Reads the value. If the guarantees of the slot have lock_clock::server, also reads the time.
     /// Blocks: for one read of the store.
     virtual result<slot_snapshot, std::error_code> load() = 0;
 
@@ -159,10 +157,6 @@ public:
     virtual result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         return unexpected{not_offered()};
     }
-
-    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. Such a
-    /// slot has lock_clock::server in its guarantees, and its load() also returns the time.
-    virtual result<std::int64_t, std::error_code> server_now() { return unexpected{not_offered()}; }
 
     /// Opens a mark of presence with a number that no other mark has.
     /// Thread safety: any thread may call this function and is_present(), even during an operation
@@ -226,8 +220,7 @@ protected:
     std::unique_ptr<slot> core_;
 };
 
-// The handle of a slot on this machine. It also forwards locked updates, marks of presence and the
-// repair of a damaged store.
+// The handle of a slot on this machine, which forwards what only such slots offer, too.
 class local_slot_handle : public slot_handle {
 public:
     cas_result update_locked(const slot_update& update) override {
@@ -275,10 +268,8 @@ public:
     template <any_slot S>
     slot_ref(allow_relaxed_t, S of) : slot_ref(std::make_unique<S>(std::move(of)), S::guarantees) {}
 
-    /// Returns what the slot guarantees.
     slot_guarantees guarantees() const noexcept { return guarantees_; }
 
-    /// Returns the slot.
     /// Requires: the slot_ref is not empty.
     slot* operator->() const noexcept { return held_.get(); }
     /// \overload

@@ -20,7 +20,6 @@ struct server {
     std::atomic<int> lives{0}; // connections of an earlier life are broken
     std::atomic<int> closed{0};
     std::atomic<int> used_twice{0};     // at the same time
-    bool has_memory = true;             // for a connection
     std::atomic<std::int64_t> until{0}; // the deadline of the last connect
 
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
@@ -50,11 +49,7 @@ struct server {
 struct connection {
     using target = server*;
 
-    explicit connection(server* to) : at_(to) {
-        if (!at_->has_memory) {
-            throw std::bad_alloc();
-        }
-    }
+    explicit connection(server* to) : at_(to) {}
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
@@ -109,15 +104,15 @@ private:
 using pool = bide::detail::connection_pool<connection, clock>;
 
 // Takes a connection without waiting.
-pool::taken take_now(pool& from) { return from.take(bide::deadline::poll()); }
-pool::taken take(pool& from) { return from.take(bide::deadline::after(test::patience)); }
+pool::borrowed take_now(pool& from) { return from.take(bide::deadline::poll()); }
+pool::borrowed take(pool& from) { return from.take(bide::deadline::after(test::patience)); }
 
 // Whether the pool gives n turns at the same time, each with an open connection.
 bool holds(pool& from, std::size_t n) {
-    std::vector<pool::taken> all;
+    std::vector<pool::borrowed> all;
     for (std::size_t i = 0; i < n; ++i) {
         all.push_back(take_now(from));
-        if (!all.back().of || all.back().error) {
+        if (!all.back() || all.back().error) {
             return false;
         }
     }
@@ -130,7 +125,7 @@ public:
     explicit waiter(pool& from, std::atomic<int>& order)
         : thread_([this, &from, &order] {
               const auto got = take(from);
-              has_turn_ = got.of && !got.error;
+              has_turn_ = got && !got.error;
               place_ = order++;
           }) {}
     ~waiter() { join(); }
@@ -155,36 +150,36 @@ TEST_CASE("connection_pool: calls at the same time get one connection each, up t
     pool all(&s, 3);
     for (int i = 0; i < 20; ++i) { // one after the other: they share one
         const auto got = take_now(all);
-        REQUIRE(got.of);
+        REQUIRE(got);
         CHECK(!got.error);
-        CHECK(got.of->call());
+        CHECK(got->call());
     }
     CHECK(s.opened == 1);
     {
-        std::vector<pool::taken> held;
+        std::vector<pool::borrowed> held;
         for (int i = 0; i < 3; ++i) {
             held.push_back(take_now(all));
-            REQUIRE(held.back().of);
+            REQUIRE(held.back());
             CHECK(s.opened == i + 1);
         }
         const auto none = take_now(all);
-        CHECK(!none.of);
+        CHECK(!none);
         CHECK(none.error == std::errc::timed_out);
-        CHECK(&*held[0].of != &*held[1].of);
-        CHECK(&*held[1].of != &*held[2].of);
+        CHECK(&*held[0] != &*held[1]);
+        CHECK(&*held[1] != &*held[2]);
         CHECK(all.open() == 3);
     }
     CHECK(holds(all, 3));
     CHECK(s.opened == 3);
-    CHECK(take_now(all).of);
+    CHECK(take_now(all));
     CHECK(s.opened == 3);
 }
 
 TEST_CASE("connection_pool: waiting callers get their turns in order of arrival") {
     server s;
     pool all(&s, 2);
-    std::optional<pool::taken> first(take_now(all));
-    std::optional<pool::taken> second(take_now(all));
+    std::optional<pool::borrowed> first(take_now(all));
+    std::optional<pool::borrowed> second(take_now(all));
     std::atomic<int> order{0};
     std::vector<std::unique_ptr<waiter>> waiters;
     for (std::size_t i = 0; i < 5; ++i) {
@@ -207,10 +202,10 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     server s;
     s.most = 2;
     pool all(&s, 6);
-    std::optional<pool::taken> first(take_now(all));
+    std::optional<pool::borrowed> first(take_now(all));
     const auto second = take_now(all);
-    REQUIRE(first->of);
-    REQUIRE(second.of);
+    REQUIRE(*first);
+    REQUIRE(second);
     std::atomic<int> order{0};
     std::vector<std::unique_ptr<waiter>> waiters;
     for (std::size_t i = 0; i < 4; ++i) {
@@ -229,18 +224,18 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
 
     // The pool tries a further connection after ask_again_after, and not before.
     first.emplace(take_now(all));
-    REQUIRE(first->of);
+    REQUIRE(*first);
     s.most = 4;
     clock::set(pool::ask_again_after - 1ns);
-    CHECK(!take_now(all).of);
+    CHECK(!take_now(all));
     CHECK(s.refused == 1);
     clock::set(pool::ask_again_after);
     const auto third = take_now(all);
-    REQUIRE(third.of);
+    REQUIRE(third);
     CHECK(!third.error);
     const auto fourth = take_now(all);
-    REQUIRE(fourth.of);
-    CHECK(!take_now(all).of);
+    REQUIRE(fourth);
+    CHECK(!take_now(all));
     CHECK(s.refused == 2);
     CHECK(all.open() == 4);
 }
@@ -251,7 +246,7 @@ TEST_CASE("connection_pool: if no connection is open, a refusal is returned to t
     pool all(&s, 3);
     for (int i = 0; i < 5; ++i) {
         const auto refused = take_now(all);
-        CHECK(refused.of);
+        CHECK(refused);
         CHECK(refused.error == std::errc::connection_refused);
     }
     CHECK(s.refused == 5);
@@ -264,33 +259,22 @@ TEST_CASE(
     server s;
     pool all(&s, 2);
     const auto end = bide::deadline::after(1h);
-    std::optional<pool::taken> first(all.take(end));
+    std::optional<pool::borrowed> first(all.take(end));
     CHECK(s.until == end.steady_ns()); // there is no other one
     {
         const auto second = all.take(end);
-        REQUIRE(second.of);
+        REQUIRE(second);
         CHECK(s.until <= bide::deadline::after(pool::longest_share).steady_ns());
-        CHECK(second.of->end().steady_ns() == end.steady_ns());
-        second.of->drop();
+        CHECK(second->end().steady_ns() == end.steady_ns());
+        second->drop();
     }
     s.most = 1;
     s.on_hang = [&] { first.reset(); };
     const auto third = all.take(end); // the open one, which became free
-    REQUIRE(third.of);
+    REQUIRE(third);
     CHECK(!third.error);
-    CHECK(third.of->end().steady_ns() == end.steady_ns());
+    CHECK(third->end().steady_ns() == end.steady_ns());
     CHECK(s.opened == 2);
-}
-
-TEST_CASE("connection_pool: without memory for a connection its turn is returned") {
-    server s;
-    pool all(&s, 2);
-    s.has_memory = false;
-    for (int i = 0; i < 3; ++i) {
-        CHECK_THROWS_AS(take_now(all), std::bad_alloc);
-    }
-    s.has_memory = true;
-    CHECK(holds(all, 2));
 }
 
 TEST_CASE("connection_pool: after a restart of the server all connections are used again") {
@@ -302,11 +286,11 @@ TEST_CASE("connection_pool: after a restart of the server all connections are us
             s.restart(tells);
             s.is_down = true;
             if (!tells) {
-                CHECK(!take_now(all).of->call()); // it finds out
+                CHECK(!take_now(all)->call()); // it finds out
             }
             for (int i = 0; i < 3; ++i) { // though the idle ones may look alive
                 const auto refused = take_now(all);
-                CHECK(refused.of);
+                CHECK(refused);
                 CHECK(refused.error == std::errc::connection_refused);
             }
             s.is_down = false;
@@ -321,14 +305,14 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
     pool all(&s, 4);
     REQUIRE(holds(all, 4));
     s.restart(false); // idle connections seem usable
-    CHECK(!take_now(all).of->call());
+    CHECK(!take_now(all)->call());
     for (int i = 0; i < 4; ++i) {
-        CHECK(take_now(all).of->call());
+        CHECK(take_now(all)->call());
     }
-    std::vector<pool::taken> held;
+    std::vector<pool::borrowed> held;
     for (int i = 0; i < 4; ++i) {
         held.push_back(take_now(all));
-        CHECK(held.back().of->call());
+        CHECK(held.back()->call());
     }
     CHECK(s.opened == 8);
 }
@@ -337,11 +321,11 @@ TEST_CASE("connection_pool: if a connection broke and the server is full, idle o
     server s;
     pool all(&s, 3);
     REQUIRE(holds(all, 3));
-    take_now(all).of->drop();
+    take_now(all)->drop();
     s.most = 2; // another client takes its place
     for (int i = 0; i < 3; ++i) {
         const auto got = take(all);
-        REQUIRE(got.of);
+        REQUIRE(got);
         CHECK(!got.error);
     }
     CHECK(s.refused == 0);
@@ -351,15 +335,15 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
     server s;
     s.most = 1;
     pool all(&s, 4);
-    std::optional<pool::taken> first(take_now(all));
-    REQUIRE(first->of);
+    std::optional<pool::borrowed> first(take_now(all));
+    REQUIRE(*first);
     const auto until = steady::now() + 10ms;
     s.on_hang = [&] {
         first.reset();
         std::this_thread::sleep_until(until);
     };
     const auto late = all.take(bide::deadline::at(until));
-    CHECK(!late.of);
+    CHECK(!late);
     CHECK(late.error == std::errc::timed_out);
     CHECK(all.open() == 1);
     CHECK(holds(all, 1));
@@ -370,18 +354,18 @@ TEST_CASE("connection_pool: however many callers are refused, an open connection
     server s;
     s.most = 1;
     pool all(&s, 3);
-    std::optional<pool::taken> first(take_now(all));
-    REQUIRE(first->of);
+    std::optional<pool::borrowed> first(take_now(all));
+    REQUIRE(*first);
     int refused = 0;
     s.on_hang = [&] {
         if (++refused == 1) {
-            CHECK(!take_now(all).of); // another caller is refused meanwhile
+            CHECK(!take_now(all)); // another caller is refused meanwhile
         } else {
             first.reset(); // and then the open connection is idle
         }
     };
     const auto got = take(all);
-    CHECK(got.of);
+    CHECK(got);
     CHECK(!got.error);
     CHECK(refused == 2);
 }
@@ -391,15 +375,15 @@ TEST_CASE(
     server s;
     s.most = 1;
     pool all(&s, 4);
-    std::optional<pool::taken> first(take_now(all));
-    REQUIRE(first->of);
+    std::optional<pool::borrowed> first(take_now(all));
+    REQUIRE(*first);
     s.on_hang = [&] {
-        first->of->drop();
+        (*first)->drop();
         first.reset();
     };
     const auto until = steady::now() + 1h;
     const auto got = all.take(bide::deadline::at(until));
-    CHECK(got.of); // the server's refusal, which no other connection outlived
+    CHECK(got); // the server's refusal, which no other connection outlived
     CHECK(got.error == std::errc::timed_out);
     CHECK(s.refused == 1);
 }
@@ -423,7 +407,7 @@ TEST_CASE("connection_pool: the end of a call closes the others that were idle f
     clock::set(3 * pool::keep_idle);
     {
         const auto used = take_now(all);
-        CHECK(used.of->call());
+        CHECK(used->call());
     }
     CHECK(s.open == 1);
     clock::set(5 * pool::keep_idle);
@@ -454,14 +438,14 @@ TEST_CASE("connection_pool: no connection has two users, and every turn is retur
                 continue;
             }
             const auto got = chance.below(8) == 0 ? take_now(all) : take(all);
-            if (!got.of || got.error) {
+            if (!got || got.error) {
                 ++unserved;
                 continue;
             }
             most_open = std::max(most_open.load(), static_cast<int>(all.open()));
-            calls += got.of->call() ? 1 : 0;
+            calls += got->call() ? 1 : 0;
             if (chance.below(32) == 0) {
-                got.of->drop();
+                got->drop();
             }
         }
     });

@@ -21,8 +21,7 @@
 /// of locks.
 ///
 /// Both operations go through the majority: load() returns committed values. etcd offers no clock,
-/// so contenders observe how long a record stays unchanged. There is no watch: a contender loads
-/// the record again at intervals.
+/// so contenders observe how long a record stays unchanged.
 
 #include <bide/durable/slot.hpp>
 
@@ -61,23 +60,18 @@ struct etcd_slot_options {
 ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
 ///
 /// An exchange is `indeterminate` if the request was sent and not answered, or if etcd answers with
-/// an error (no leader, timed out) after which the value may still be stored. A conflict returns
-/// the current value.
+/// an error (no leader, timed out) after which the value may still be stored.
 ///
-/// The slots of a process share at most 8 connections to a cluster, opened when they are needed,
-/// and one for renewals. An operation tries one endpoint after the other until one answers. A child
-/// of fork() connects again and leaks one handle of libcurl.
-///
-/// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
-/// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
-/// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be.
+/// An operation tries one endpoint after the other until one answers. A child of fork() connects
+/// again and leaks one handle of libcurl. The first operation initialises libcurl. If the program
+/// uses libcurl elsewhere, and libcurl is older than 7.84, call curl_global_init() before the
+/// program starts threads. Sockets to etcd are close-on-exec. A pair of sockets that libcurl makes
+/// to wake itself may not be.
 /// Blocks: each operation for one round trip to the majority, at most `retry_time`.
 /// Throws: std::bad_alloc.
-/// Thread safety: one object is used by one thread at a time.
 class etcd_slot final : public detail::slot_handle {
 public:
-    /// Keeps acknowledged values. Several machines may share the slot. Contenders time leases by
-    /// observation.
+    /// Contenders time leases by observation.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 

@@ -12,19 +12,18 @@
 /// slot found. If that table is dropped and created again, the slots refuse the new table until all
 /// of them are destroyed.
 ///
-/// A load is one SELECT. A compare-and-swap is one UPDATE ... WHERE version = .... Each is a
-/// transaction of its own, without session state or prepared statements. So the slot works behind a
+/// A load is one SELECT, and a compare-and-swap one UPDATE ... WHERE version = .... Each is a
+/// transaction of its own, without session state or prepared statements, so it works behind a
 /// pooler that pools transactions. The first version of a row is the server's time in microseconds,
 /// and each change adds one. Therefore a row that is deleted and created again gets other versions,
 /// unless the server's clock was set back meanwhile.
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
-/// for every setting of `synchronous_commit`. There are two exceptions, in which a lock may have
-/// two holders: on a server with fsync = off, and after a failover to a standby that was not
-/// synchronous. The slot refuses the answers of a standby. If the connection string names several
-/// hosts, add target_session_attrs=read-write. libpq tries one host after the other. A host whose
-/// machine does not answer gets an equal share of the time. A host that accepts the connection and
-/// sends nothing takes all of it.
+/// for every setting of `synchronous_commit`. A lock may have two holders on a server with fsync =
+/// off, and after a failover to a standby that was not synchronous. The slot refuses the answers of
+/// a standby. If the connection string names several hosts, add target_session_attrs=read-write.
+/// libpq tries one host after the other. A host whose machine does not answer gets an equal share
+/// of the time. A host that accepts the connection and sends nothing takes all of it.
 ///
 /// Every operation ends within `retry_time`, except for what libpq does not bound: looking up names
 /// of hosts and services, Kerberos, LDAP. If another transaction has locked the row, an operation
@@ -33,8 +32,6 @@
 /// to `retry_time`. If a connection fails or does not answer after the statement was sent, the
 /// result is `indeterminate`.
 ///
-/// There is no watch: a contender loads the record again at intervals.
-///
 /// Errors: SQLSTATE in postgres_category(); explain() has the server's text. std::errc::timed_out:
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
 /// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
@@ -42,8 +39,7 @@
 /// sends nothing), ZB004 no such host. If the program has translated texts of libpq, ZB003, ZB004
 /// and an invalid option of the connection string are reported as 08001. Errors that last until an
 /// operator acts compare equal to std::errc::permission_denied, no_such_file_or_directory,
-/// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass, for
-/// example: the server starts, has too many connections, or cannot be reached.
+/// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass.
 
 #include <bide/durable/slot.hpp>
 
@@ -76,19 +72,6 @@ inline constexpr sqlstate_condition sqlstate_conditions[] = {
     {std::errc::no_space_on_device, "53100"},
     {std::errc::not_enough_memory, "53200"},
 };
-
-// Returns the SQLSTATE as a number, or 0 if the text is no SQLSTATE.
-constexpr int packed_sqlstate(std::string_view state) noexcept {
-    int code = 0;
-    for (const char c : state) {
-        const std::size_t digit = sqlstate_digits.find(c);
-        if (digit == sqlstate_digits.npos) {
-            return 0;
-        }
-        code = code * 36 + static_cast<int>(digit);
-    }
-    return state.size() == 5 ? code : 0;
-}
 
 } // namespace detail
 
@@ -132,10 +115,16 @@ BIDE_SHARED inline const std::error_category& postgres_category() noexcept {
     return category.object;
 }
 
-/// Returns the error code of a SQLSTATE such as "42P01".
-/// Requires: five digits and capital letters.
+/// Returns the error code of a SQLSTATE such as "42P01", which has five digits and capital letters.
+/// Returns 0 for any other text.
 inline std::error_code postgres_error(std::string_view state) noexcept {
-    return {detail::packed_sqlstate(state), postgres_category()};
+    const bool is_one =
+        state.size() == 5 && state.find_first_not_of(detail::sqlstate_digits) == state.npos;
+    int code = 0;
+    for (const char c : is_one ? state : std::string_view()) {
+        code = code * 36 + static_cast<int>(detail::sqlstate_digits.find(c));
+    }
+    return {code, postgres_category()};
 }
 
 /// Options of a postgres_slot.
@@ -161,20 +150,16 @@ struct postgres_slot_options {
 /// needed. If all connections are in use, also for the earlier calls of other slots of this
 /// process.
 /// Throws: std::bad_alloc.
-/// Thread safety: one object is used by one thread at a time.
 class postgres_slot final : public detail::slot_handle {
 public:
-    /// Keeps acknowledged values. Several machines may share the slot. The server's clock times the
-    /// leases.
-    static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
+    /// The server's clock times the leases.
+    static constexpr slot_guarantees guarantees{
+        .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::server};
 
     /// Names the row; connects with the first operation. `conninfo` is libpq's: key words or a URI.
     /// `key` has 1 to 1,024 bytes of UTF-8, none of them zero. If an argument is wrong, every
     /// operation returns durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
-
-    /// Returns the server's clock, in milliseconds since 1970.
-    result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 };
 
 }} // namespace bide::BIDE_ABI

@@ -5,7 +5,7 @@
 /// \file
 /// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
 /// a hash of two fields, the version v and the value p. One script compares the version and sets
-/// both fields.
+/// both fields. The user needs these commands: eval, evalsha, time, type, hmget, hset and persist.
 ///
 /// This slot may forget what it acknowledged, and a lock over it requires bide::allow_relaxed:
 ///   - Redis sends its writes to the replicas after it has acknowledged them. A replica that takes
@@ -30,9 +30,6 @@
 /// slot is compiled. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
 /// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
 /// server's certificate and name.
-///
-/// The user needs these commands: eval, evalsha, time, type, hmget, hset and persist. There is no
-/// watch: a contender loads the record again at intervals.
 
 #include <bide/durable/slot.hpp>
 
@@ -67,24 +64,18 @@ struct redis_slot_options {
 /// or an error code of the operating system. If the server is busy or loads its data, the error is
 /// resource_unavailable_try_again. If the key holds a value that no slot has written, the error is
 /// durable_errc::corrupt_record. The following errors last until an operator acts:
-///
 /// - permission_denied: the server denies access, or one side rejects the other's certificate
 /// - protocol_error: the answer is not from Redis, or is not TLS
 /// - invalid_argument: there is no such database
 /// - operation_not_supported: the server lacks a command, or redirects to another node
 ///
 /// If a request to store a value was sent completely and not answered, the status is
-/// `indeterminate`. A conflict returns the current value.
-///
-/// The slots of a process share at most 8 connections to a server, opened when they are needed, and
-/// one for renewals.
+/// `indeterminate`.
 /// Blocks: each operation for one round trip, at most `retry_time`.
 /// Throws: std::bad_alloc.
-/// Thread safety: one object is used by one thread at a time.
 class redis_slot final : public detail::slot_handle {
 public:
-    /// May lose acknowledged values. Several machines may share the slot. The server's clock times
-    /// the leases.
+    /// The server's clock times the leases.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = false, .multi_host = true, .clock = lock_clock::server};
 
@@ -95,9 +86,6 @@ public:
     /// key is empty or the URL is wrong; std::bad_alloc.
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
-
-    /// Returns the server's clock, in milliseconds since 1970.
-    result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 };
 
 }} // namespace bide::BIDE_ABI

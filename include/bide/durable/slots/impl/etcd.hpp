@@ -151,7 +151,7 @@ inline std::uint64_t etcd_revision(std::string_view text) {
 
 // Returns the revision of the cluster at the time of the answer, or 0.
 inline std::uint64_t etcd_revision_of(const etcd_answer& a) {
-    return a.header.empty() ? 0 : etcd_revision(read_etcd_answer(a.header).revision);
+    return etcd_revision(read_etcd_answer(a.header).revision);
 }
 
 // Returns the value in the answer to a range request. Returns nothing if the answer is not one of
@@ -177,13 +177,6 @@ inline std::optional<slot_snapshot> etcd_snapshot(const etcd_answer& a) {
 
 using etcd_result = server_answer<std::string>; // the body
 
-struct etcd_request {
-    const char* what; // the path behind the gateway's
-    std::string_view body;
-    bool may_repeat; // the request changes nothing
-    std::size_t longest_answer;
-};
-
 // A handle of libcurl with at most one connection. libcurl connects when it is needed. Used by one
 // thread at a time. Its address is passed to libcurl.
 //
@@ -191,35 +184,29 @@ struct etcd_request {
 // the server may have acted on the first request. To prevent that, this class refuses libcurl two
 // things: to rewind the body, and to open a socket after libcurl has read a part of the body. The
 // second request then fails.
-class etcd_client {
+class etcd_client final : public server_client<etcd_target> {
 public:
-    using target = etcd_target;
-    using terms = server_terms<etcd_client>;
-    struct known {};
-    struct options {};
+    using server_client::server_client;
+    ~etcd_client() { drop(); }
 
-    explicit etcd_client(const target& to) : to_(to) {}
-    etcd_client(const etcd_client&) = delete;
-    etcd_client& operator=(const etcd_client&) = delete;
-    // In a child of fork(): closes the socket and leaks the rest. libcurl's clean-up may send the
+    // A child of fork() closes the socket and leaks the rest: libcurl's clean-up may send the
     // server a message that ends the parent's connection.
-    ~etcd_client() {
+    void drop() noexcept {
         if (handle_ != nullptr && owner_ != ::getpid()) {
             curl_socket_t fd = CURL_SOCKET_BAD;
             ::curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &fd);
             ::close(fd);
             static_cast<void>(handle_.release());
         }
+        handle_.reset();
     }
 
-    void end_at(deadline end) noexcept { end_ = end; }
     // libcurl connects during a call, so these functions have nothing to do.
     bool is_open() const noexcept { return true; }
     bool is_usable() const noexcept { return true; }
     std::error_code connect() const noexcept { return {}; }
-    std::string message() const { return {}; }
 
-    slot_answer load(const terms& of, known&) {
+    slot_answer load(const server_terms& of, known&) {
         etcd_result got = call(of, "/kv/range", etcd_range(of.key), true);
         if (got.error) {
             return std::move(got).refused_as<cas_result>();
@@ -228,7 +215,8 @@ public:
         return seen ? slot_answer{{.current = std::move(seen)}} : not_etcd();
     }
 
-    slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
+    slot_answer exchange(const server_terms& of, known&, slot_version version,
+                         std::string_view value) {
         etcd_result got = call(of, "/kv/txn", etcd_exchange(of.key, version, value), false);
         if (got.error) {
             return std::move(got).refused_as<cas_result>();
@@ -247,11 +235,6 @@ public:
     }
 
 private:
-    struct freer {
-        void operator()(CURL* handle) const noexcept { ::curl_easy_cleanup(handle); }
-        void operator()(curl_slist* list) const noexcept { ::curl_slist_free_all(list); }
-    };
-
     static slot_answer not_etcd() {
         return {{},
                 std::make_error_code(std::errc::protocol_error),
@@ -260,8 +243,9 @@ private:
     }
 
     // Sends the request to one endpoint after the other, until one answers.
-    etcd_result call(const terms& of, const char* what, const std::string& body, bool may_repeat) {
-        const etcd_request r{what, body, may_repeat, 2 * of.max_value + (std::size_t{4} << 20)};
+    etcd_result call(const server_terms& of, const char* what, const std::string& body,
+                     bool may_repeat) {
+        longest_answer_ = 2 * of.max_value + (std::size_t{4} << 20);
         bool has_logged_in = to_.user.empty();
         for (std::size_t left = to_.endpoints.size();;) {
             etcd_result got;
@@ -271,7 +255,7 @@ private:
             }
             const bool has_login = !got.error;
             if (has_login) {
-                got = post(r, left);
+                got = post(what, body, may_repeat, left);
             }
             if (has_login && wants_login_ && !std::exchange(has_logged_in, true)) {
                 token_.clear();
@@ -318,13 +302,14 @@ private:
     // Sends a request to the present endpoint. `left` endpoints share the remaining time equally,
     // so that an endpoint that does not answer leaves time for the others. A request that may not
     // be repeated may use all of the remaining time once the connection is made.
-    etcd_result post(const etcd_request& r, std::size_t left) {
+    // The path is that behind the gateway's.
+    etcd_result post(const char* path, std::string_view body, bool may_repeat, std::size_t left) {
         const long rest = std::max(ms_until(end_), 1L); // 0 means no limit
         const long share = std::max(rest / static_cast<long>(left), 1L);
-        const std::string url = to_.endpoints[at_] + "/v3" + r.what;
+        const std::string url = to_.endpoints[at_] + "/v3" + path;
         // Without an empty "Expect:", libcurl waits for the server's permission to send a long
         // body. A header without a value is not sent.
-        std::unique_ptr<curl_slist, freer> headers;
+        std::unique_ptr<curl_slist, ended_by<&::curl_slist_free_all>> headers;
         for (const std::string& line : {std::string("Content-Type: application/json"),
                                         std::string("Expect:"), "Authorization: " + token_}) {
             if (curl_slist* const longer = ::curl_slist_append(headers.get(), line.c_str())) {
@@ -332,29 +317,24 @@ private:
                 headers.reset(longer);
             }
         }
-        request_ = &r;
+        body_ = body;
         given_ = 0;
         answer_.clear();
-        is_too_long_ = false;
         wants_login_ = false;
         status_ = 0;
         text_[0] = '\0';
         if ((handle_ == nullptr && !make()) || !set(CURLOPT_URL, url.c_str()) ||
             !set(CURLOPT_HTTPHEADER, headers.get()) ||
-            !set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(r.body.size())) ||
+            !set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size())) ||
             !set(CURLOPT_CONNECTTIMEOUT_MS, share) ||
-            !set(CURLOPT_TIMEOUT_MS, r.may_repeat ? share : rest)) {
+            !set(CURLOPT_TIMEOUT_MS, may_repeat ? share : rest)) {
             handle_.reset();
             return {{}, std::make_error_code(std::errc::not_enough_memory)};
         }
-        CURLcode code = CURLE_OK;
-        {
-            const no_sigpipe guard;
-            code = ::curl_easy_perform(handle_.get());
-        }
+        const CURLcode code = without_sigpipe([&] { return ::curl_easy_perform(handle_.get()); });
         if (const std::error_code error = error_of(code)) {
             // The server refuses a certificate in the handshake, before it reads the request.
-            const bool was_sent = given_ == r.body.size() && error != std::errc::permission_denied;
+            const bool was_sent = given_ == body.size() && error != std::errc::permission_denied;
             return {{},
                     error,
                     was_sent,
@@ -403,12 +383,10 @@ private:
     // although a login stores nothing.
     etcd_result log_in(std::size_t left) {
         const std::string body = durable::detail::write_text(etcd_login{to_.user, to_.password});
-        etcd_result got = post({"/auth/authenticate", body, true, 64 * 1024}, left);
+        etcd_result got = post("/auth/authenticate", body, true, left);
         token_ = read_etcd_answer(got.of).token;
         // A byte that is not printable would end the header.
-        if (!got.error && (token_.empty() || std::any_of(token_.begin(), token_.end(), [](char c) {
-                               return c <= ' ' || c > '~';
-                           }))) {
+        if (!got.error && (token_.empty() || one_line(token_, token_.npos) != token_)) {
             token_.clear();
             got.error = std::make_error_code(std::errc::protocol_error);
             got.error_text = described("the login returned no valid token");
@@ -423,7 +401,7 @@ private:
 
     static std::size_t give(char* to, std::size_t size, std::size_t n, void* of) noexcept {
         etcd_client& self = *static_cast<etcd_client*>(of);
-        const std::string_view rest = self.request_->body.substr(self.given_);
+        const std::string_view rest = self.body_.substr(self.given_);
         const std::size_t given = std::min(rest.size(), size * n);
         std::memcpy(to, rest.data(), given);
         self.given_ += given;
@@ -431,9 +409,8 @@ private:
     }
     static std::size_t take(char* from, std::size_t size, std::size_t n, void* of) noexcept {
         etcd_client& self = *static_cast<etcd_client*>(of);
-        self.is_too_long_ = size * n > self.request_->longest_answer - self.answer_.size();
-        const bool is_taken =
-            !self.is_too_long_ && try_to([&] { self.answer_.append(from, size * n); });
+        const bool is_taken = size * n <= self.longest_answer_ - self.answer_.size() &&
+                              try_to([&] { self.answer_.append(from, size * n); });
         return is_taken ? size * n : 0;
     }
     static int opened(void* of, curl_socket_t fd, curlsocktype) noexcept {
@@ -450,7 +427,7 @@ private:
         static constexpr std::pair<CURLcode, std::errc> meanings[] = {
             {CURLE_OPERATION_TIMEDOUT, std::errc::timed_out},
             {CURLE_OUT_OF_MEMORY, std::errc::not_enough_memory},
-            {CURLE_WRITE_ERROR, std::errc::not_enough_memory},
+            {CURLE_WRITE_ERROR, std::errc::message_size}, // take() refused
             {CURLE_COULDNT_RESOLVE_HOST, std::errc::host_unreachable},
             {CURLE_SEND_ERROR, std::errc::connection_reset},
             {CURLE_RECV_ERROR, std::errc::connection_reset},
@@ -491,23 +468,21 @@ private:
             refuses_certificate(text_)) {
             error = std::errc::permission_denied;
         }
-        return std::make_error_code(is_too_long_ ? std::errc::message_size : error);
+        return std::make_error_code(error);
     }
 
-    const target to_;
     char text_[CURL_ERROR_SIZE] = "";
-    std::unique_ptr<CURL, freer> handle_;
+    std::unique_ptr<CURL, ended_by<&::curl_easy_cleanup>> handle_;
     const pid_t owner_ = ::getpid();
-    std::size_t at_ = 0;              // the endpoint to try first
-    deadline end_ = deadline::poll(); // of the present call
+    std::size_t at_ = 0; // the endpoint to try first
     std::string token_;
 
     // The request that is being sent, and its answer.
-    const etcd_request* request_ = nullptr;
-    std::size_t given_ = 0; // bytes of its body that libcurl has read
+    std::string_view body_{};
+    std::size_t given_ = 0; // bytes of the body that libcurl has read
     std::string answer_{};
-    long status_ = 0; // 0: there is no complete answer
-    bool is_too_long_ = false;
+    std::size_t longest_answer_ = 0;
+    long status_ = 0;          // 0: there is no complete answer
     bool wants_login_ = false; // the token is invalid
 };
 
@@ -536,8 +511,7 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
             target.user = std::move(url->user);
             target.password = std::move(url->password);
         }
-        const bool is_address = url->host.find(':') != url->host.npos;
-        each = url->scheme + "://" + (is_address ? '[' + url->host + ']' : url->host) +
+        each = url->scheme + "://" + host_in_url(url->host) +
                (url->port == 0 ? "" : ':' + std::to_string(url->port)) + '/' + url->path;
         each.resize(each.find_last_not_of('/') + 1);
     }
@@ -552,13 +526,11 @@ BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std
     detail::etcd_target target{.endpoints = std::move(endpoints),
                                .tls = {std::move(options.ca_file), std::move(options.cert_file),
                                        std::move(options.key_file)}};
-    const char* const wrong =
-        key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target);
-    if (wrong != nullptr) {
-        detail::refuse_argument(std::string("bide::etcd_slot: ") + wrong);
-    }
-    core_ = detail::make_server_slot<detail::etcd_client>(
-        {std::move(target), std::move(key), options.retry_time, options.max_value});
+    detail::check_argument("bide::etcd_slot",
+                           key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target));
+    core_ = std::make_unique<detail::server_slot<detail::etcd_client>>(
+        std::move(target),
+        detail::server_terms{std::move(key), options.retry_time, options.max_value});
 }
 
 }} // namespace bide::BIDE_ABI

@@ -28,12 +28,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-struct postgres_free {
-    void operator()(PGresult* result) const noexcept { ::PQclear(result); }
-    void operator()(char* text) const noexcept { ::PQfreemem(text); }
-    void operator()(PQconninfoOption* options) const noexcept { ::PQconninfoFree(options); }
-};
-
 // What identifies a connection.
 struct postgres_target {
     std::string conninfo{};
@@ -53,7 +47,7 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
     postgres_target target{.conninfo = conninfo};
     const bool is_uri =
         conninfo.starts_with("postgres://") || conninfo.starts_with("postgresql://");
-    const std::unique_ptr<PQconninfoOption, postgres_free> options(
+    const std::unique_ptr<PQconninfoOption, ended_by<&::PQconninfoFree>> options(
         ::PQconninfoParse(conninfo.c_str(), nullptr));
     if (!options) {
         target.why = is_uri ? "not a URI that libpq reads (in a user or password, each of "
@@ -79,11 +73,8 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
                      "it as %XX";
         return target;
     }
-    const bool is_address = names.find(':') != names.npos && names.find(',') == names.npos;
     target.hosts += static_cast<std::size_t>(std::count(names.begin(), names.end(), ','));
-    target.where += " at " + (names.empty() ? "the local socket"
-                              : is_address  ? "[" + names + "]"
-                                            : names);
+    target.where += " at " + (names.empty() ? "the local socket" : host_in_url(names));
     target.where += ":" + (ports.empty() ? "5432" : ports);
     target.where += database.empty() ? "" : ", database " + database;
     target.where += user.empty() ? "" : ", user " + user;
@@ -109,7 +100,7 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         const std::size_t try_end = line.find(failed);
         const std::size_t code = line.find(":  ") + 3;
         const std::string digits = line.substr(std::min(code, line.size()), 5);
-        if (code >= 3 && packed_sqlstate(digits) != 0) {
+        if (code >= 3 && postgres_error(digits)) {
             state = digits;
             line.erase(code, 6);
         } else if (try_end != line.npos) {
@@ -125,15 +116,12 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         error_text.resize(std::min(error_text.find(" \""), error_text.size())); // quotes no value
         return durable_errc::invalid_argument;
     }
-    if (has_silent_host) { // it may answer later
-        return postgres_error("08001");
-    }
-    if (state == "08P01") { // a pooler reports every refusal with this code
-        return postgres_error(says(text, "no such database")                        ? "3D000"
-                              : says(text, "no such user", "authentication failed") ? "28P01"
-                                                                                    : state);
-    }
-    return postgres_error(!state.empty()                       ? state
+    const bool is_pooler = state == "08P01"; // a pooler reports every refusal with this code
+    return postgres_error(has_silent_host                               ? "08001" // it may pass
+                          : is_pooler && says(text, "no such database") ? "3D000"
+                          : is_pooler && says(text, "no such user", "authentication failed")
+                              ? "28P01"
+                          : !state.empty()                     ? state
                           : says(text, "no password supplied") ? "28P01"
                           : says(text, "received invalid response to SSL negotiation",
                                  "expected authentication request")
@@ -146,19 +134,17 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
 
 // The rows of a statement; every column is binary.
 struct postgres_rows {
-    std::unique_ptr<PGresult, postgres_free> of{};
+    std::unique_ptr<PGresult, ended_by<&::PQclear>> of{};
 
-    int count() const noexcept { return ::PQntuples(of.get()); }
-    bool is_null(int column) const noexcept { return ::PQgetisnull(of.get(), 0, column) != 0; }
-    std::string_view bytes(int column, int row = 0) const noexcept {
-        return {::PQgetvalue(of.get(), row, column),
-                static_cast<std::size_t>(::PQgetlength(of.get(), row, column))};
+    std::string_view bytes(int column) const noexcept {
+        return {::PQgetvalue(of.get(), 0, column),
+                static_cast<std::size_t>(::PQgetlength(of.get(), 0, column))};
     }
-    std::int64_t int8(int column, int row = 0) const noexcept { // 0 if it has another type
+    std::int64_t int8(int column) const noexcept { // 0 if it has another type
         constexpr Oid int8_type = 20;
         std::uint64_t number = 0;
         if (::PQftype(of.get(), column) == int8_type) {
-            for (const char byte : bytes(column, row)) {
+            for (const char byte : bytes(column)) {
                 number = number << 8 | static_cast<unsigned char>(byte);
             }
         }
@@ -203,23 +189,15 @@ inline std::string postgres_table_of(const std::string& text) {
 // If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
 // two such waits the slot returns the connection, so that locked rows do not stall other slots of
 // the process. A renewal waits only once, because the next renewal comes soon.
-class postgres_connection {
+class postgres_connection final : public server_client<postgres_target> {
 public:
-    using target = postgres_target;
-    using terms = server_terms<postgres_connection>;
-    struct options {
-        std::string table{}; // with its schema, quoted
-        bool creates_table = true;
-    };
     // The oids of the tables that the slots of this process use.
     struct known {
         mutex lock;
         std::map<std::string, std::int64_t> tables; // under lock
     };
 
-    explicit postgres_connection(const target& to) : to_(to) {}
-    postgres_connection(const postgres_connection&) = delete;
-    postgres_connection& operator=(const postgres_connection&) = delete;
+    using server_client::server_client;
     ~postgres_connection() { drop(); }
 
     // Closes the connection. A child of fork() only closes the socket and leaks the memory, because
@@ -241,13 +219,8 @@ public:
     bool is_usable() const noexcept {
         return pq_ != nullptr && ::PQstatus(pq_) == CONNECTION_OK &&
                ::PQtransactionStatus(pq_) == PQTRANS_IDLE &&
-               wait_for(::PQsocket(pq_), POLLIN, deadline::poll()) == std::errc::timed_out;
+               wait_for(fd(), POLLIN, deadline::poll()) == std::errc::timed_out;
     }
-
-    // The text of the last error of the connection, in one line.
-    const std::string& message() const noexcept { return message_; }
-
-    void end_at(deadline end) noexcept { end_ = end; }
 
     std::error_code connect() {
         drop();
@@ -273,7 +246,7 @@ public:
             ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
         while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
             const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
+            if (wait_for(fd(), events, end_) == std::errc::timed_out) {
                 message_ = "could not connect in time";
                 drop();
                 return std::make_error_code(std::errc::timed_out);
@@ -285,59 +258,75 @@ public:
             drop();
             return postgres_refusal(text, to_.hosts > 1, message_);
         }
+        ::PQsetErrorVerbosity(pq_, PQERRORS_DEFAULT);
+        ::PQsetErrorContextVisibility(pq_, PQSHOW_CONTEXT_NEVER);
 #if defined(TCP_USER_TIMEOUT)
         if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
             const int system_default = 0;
-            ::setsockopt(::PQsocket(pq_), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
+            ::setsockopt(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
                          sizeof system_default);
         }
 #endif
         return {};
     }
 
-    slot_answer load(const terms& of, known& all) {
-        const std::string& table = of.options.table;
-        postgres_answer row = find(of, all);
-        if (!row.error) {
-            row = run("SELECT l.version, l.value, " + std::string(microseconds) +
-                          ", pg_is_in_recovery()::int::bigint, '" + table +
-                          "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + table +
-                          " AS l ON l.key = $1::text",
-                      {of.key});
+    slot_answer load(const server_terms& of, known& all) {
+        const auto select = [&] {
+            return run("SELECT l.version, l.value, " + std::string(microseconds) +
+                           ", pg_is_in_recovery()::int::bigint, '" + of.table +
+                           "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + of.table +
+                           " AS l ON l.key = $1::text",
+                       {of.key});
+        };
+        oid_ = first_oid(of, all, 0);
+        postgres_answer row = select();
+        if (oid_ == 0 && of.creates_table && row.error == postgres_error("42P01")) {
+            // If several roles create it at the same time, all but one of them get an error.
+            postgres_answer made = run(create_statement(of.table));
+            if (is_open()) {
+                row = select();
+            }
+            if (row.error && made.error) {
+                row = std::move(made);
+            }
         }
-        if (!row.error && row.of.int8(3) != 0) { // its values may be old
-            row = {{}, postgres_error("25006"), false, "it is a standby"};
-        } else if (!row.error && row.of.int8(4) != oid_) {
-            row.error = postgres_error("ZB001");
+        if (!row.error) {
+            oid_ = first_oid(of, all, row.of.int8(4));
+            if (row.of.int8(3) != 0) { // its values may be old
+                row = {{}, postgres_error("25006"), false, "it is a standby"};
+            } else if (row.of.int8(4) != oid_) {
+                row.error = postgres_error("ZB001");
+            }
         }
         if (row.error) {
             return refused(of, std::move(row));
         }
-        slot_snapshot seen{.server_ms = row.of.int8(2) / 1'000};
         const std::int64_t version = row.of.int8(0);
-        if (!row.of.is_null(0) && version <= 0) {
+        if (version < 0 || (version == 0 && ::PQgetisnull(row.of.of.get(), 0, 0) == 0)) {
             return {{}, durable_errc::corrupt_record};
         }
-        if (version > 0) {
-            seen.version = static_cast<slot_version>(version);
-            seen.value = row.of.bytes(1);
-        }
-        return {{.current = std::move(seen)}};
+        return {{.current = slot_snapshot{.version = static_cast<slot_version>(version),
+                                          .value = std::string(row.of.bytes(1)),
+                                          .server_ms = row.of.int8(2) / 1'000}}};
     }
 
-    slot_answer exchange(const terms& of, known& all, slot_version version,
+    slot_answer exchange(const server_terms& of, known& all, slot_version version,
                          std::string_view value) {
         if (version > std::numeric_limits<std::int64_t>::max()) {
             return {{.status = cas_status::conflict}};
         }
-        postgres_answer row = find(of, all);
-        if (!row.error) {
-            row = run(exchange_statement(of, version), {of.key, value});
+        oid_ = first_oid(of, all, 0);
+        if (oid_ == 0) { // a load finds the table, or creates it
+            if (slot_answer seen = load(of, all); seen.error) {
+                seen.may_have_stored = false;
+                return seen;
+            }
         }
+        postgres_answer row = run(exchange_statement(of, version), {of.key, value});
         if (row.error) {
             return refused(of, std::move(row));
         }
-        if (row.of.count() == 0) {
+        if (::PQntuples(row.of.of.get()) == 0) {
             return {{.status = cas_status::conflict}};
         }
         return {
@@ -353,31 +342,25 @@ private:
     // Runs a statement. `values` are its parameters: texts, or bytes.
     postgres_answer run(const std::string& sql,
                         std::initializer_list<std::string_view> values = {}) {
-        std::vector<const char*> starts;
-        std::vector<int> sizes;
+        const char* starts[2] = {};
+        int sizes[2] = {};
+        constexpr int binary[2] = {1, 1};
+        int count = 0;
         for (const std::string_view each : values) {
-            starts.push_back(each.empty() ? "" : each.data());
-            sizes.push_back(static_cast<int>(each.size()));
+            starts[count] = each.empty() ? "" : each.data();
+            sizes[count++] = static_cast<int>(each.size());
         }
-        const std::vector<int> formats(values.size(), 1); // binary
         is_unconfirmed_ = false;
         postgres_answer got;
-        std::error_code error;
-        if (::PQsendQueryParams(pq_, sql.c_str(), static_cast<int>(values.size()), nullptr,
-                                starts.data(), sizes.data(), formats.data(), 1) != 1) {
-            error = was_lost();
+        const bool is_sent =
+            ::PQsendQueryParams(pq_, sql.c_str(), count, nullptr, starts, sizes, binary, 1) == 1;
+        std::error_code error = is_sent ? await() : was_lost();
+        while (PGresult* const next = error ? nullptr : ::PQgetResult(pq_)) {
+            note(next, got);
+            error = await();
         }
-        while (!error && !(error = await())) {
-            postgres_rows next{std::unique_ptr<PGresult, postgres_free>(::PQgetResult(pq_))};
-            if (next.of == nullptr) {
-                break;
-            }
-            note(std::move(next), got);
-        }
-        if (!error && ::PQstatus(pq_) != CONNECTION_OK) {
-            error = was_lost();
-        }
-        if (error) {
+        if (error || ::PQstatus(pq_) != CONNECTION_OK) {
+            error = error ? error : was_lost();
             message_ = got.error                       ? std::move(got.error_text)
                        : error == std::errc::timed_out ? "no answer in time"
                                                        : one_line(::PQerrorMessage(pq_), 1'000);
@@ -391,22 +374,22 @@ private:
     }
 
     // The statement that stores a value. Version 0: inserts the row.
-    std::string exchange_statement(const terms& of, slot_version version) const {
+    std::string exchange_statement(const server_terms& of, slot_version version) const {
         constexpr std::chrono::milliseconds most_wait(100);
         const auto wait = std::min(of.retry_time / 2 + std::chrono::milliseconds(1), most_wait);
-        const std::string& table = of.options.table;
         const std::string condition =
-            "'" + table + "'::regclass::oid = " + std::to_string(oid_) +
+            "'" + of.table + "'::regclass::oid = " + std::to_string(oid_) +
             " AND (SELECT set_config('synchronous_commit', 'off', true) || "
             "set_config('lock_timeout', '" +
             std::to_string(wait.count()) + "', true)) IS NOT NULL";
-        return (version == 0 ? "INSERT INTO " + table + " (key, version, value) SELECT $1::text, " +
-                                   microseconds + ", $2::bytea WHERE " + condition +
-                                   " ON CONFLICT (key) DO NOTHING"
-                             : "UPDATE " + table +
-                                   " SET version = version + 1, value = $2::bytea WHERE key = "
-                                   "$1::text AND version = " +
-                                   std::to_string(version) + " AND " + condition) +
+        return (version == 0
+                    ? "INSERT INTO " + of.table + " (key, version, value) SELECT $1::text, " +
+                          microseconds + ", $2::bytea WHERE " + condition +
+                          " ON CONFLICT (key) DO NOTHING"
+                    : "UPDATE " + of.table +
+                          " SET version = version + 1, value = $2::bytea WHERE key = "
+                          "$1::text AND version = " +
+                          std::to_string(version) + " AND " + condition) +
                " RETURNING version, set_config('synchronous_commit', 'on', true), "
                "set_config('client_min_messages', 'warning', true)";
     }
@@ -417,41 +400,18 @@ private:
                " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
     }
 
-    // Sets oid_ to that of the table that the first slot of this process found. Creates the table
-    // if it is missing. Several roles may create it at the same time. The server reports this to
-    // all but one of them, with one of three codes; a second try then finds the table.
-    postgres_answer find(const terms& of, known& all) {
-        const auto keep = [&](std::int64_t found) {
-            const std::lock_guard held(all.lock);
-            std::int64_t& first = all.tables[of.options.table];
-            first = first == 0 ? found : first;
-            return first;
-        };
-        postgres_answer got;
-        oid_ = keep(0);
-        for (bool creates = of.options.creates_table; oid_ == 0 && !got.error; creates = false) {
-            got = run("SELECT to_regclass('" + of.options.table + "')::oid::bigint");
-            oid_ = got.error ? 0 : keep(got.of.int8(0));
-            if (!got.error && oid_ == 0 && !creates) {
-                got = {{}, postgres_error("42P01"), false, "there is no table " + of.options.table};
-            } else if (!got.error && oid_ == 0) {
-                const std::string statement = create_statement(of.options.table);
-                const auto is = [&](const char* state) {
-                    return got.error == postgres_error(state);
-                };
-                got = run(statement);
-                if (is("23505") || is("42P07") || is("XX000")) {
-                    got = run(statement);
-                }
-            }
-        }
-        got.may_have_stored = false; // the caller's statement was not sent
-        return got;
+    // Returns the oid of the table that the first slot of this process found. If there is none yet,
+    // that is `found`.
+    static std::int64_t first_oid(const server_terms& of, known& all, std::int64_t found) {
+        const std::lock_guard held(all.lock);
+        std::int64_t& first = all.tables[of.table];
+        first = first == 0 ? found : first;
+        return first;
     }
 
     // Adds to an error what the slot knows about it.
-    slot_answer refused(const terms& of, postgres_answer answer) {
-        const std::string& table = of.options.table;
+    slot_answer refused(const server_terms& of, postgres_answer answer) {
+        const std::string& table = of.table;
         const auto is = [&](auto... states) {
             return ((answer.error == postgres_error(states)) || ...);
         };
@@ -459,7 +419,9 @@ private:
             drop(); // a standby: the next connection may reach the primary
         } else if (is("40001", "40P01") || (is("55P03") && !of.is_for_renewals)) {
             answer.may_pass = !answer.may_have_stored;
-        } else if (is("ZB001") || (is("42P01") && oid_ != 0)) {
+        } else if (is("42P01") && oid_ == 0) {
+            answer.error_text = "there is no table " + table;
+        } else if (is("ZB001", "42P01")) {
             answer.error_text = "the table " + table +
                                 (is("ZB001") ? " is not the one that this process began with"
                                              : " was dropped while this process used it") +
@@ -469,9 +431,7 @@ private:
             answer.error_text +=
                 ". As a role that may, run: CREATE SCHEMA IF NOT EXISTS " + schema + "; " +
                 create_statement(table) + "; GRANT USAGE ON SCHEMA " + schema +
-                " and GRANT SELECT, INSERT, UPDATE ON " + table +
-                " to each role that locks. Or name another schema in the slot's options, the same "
-                "for all";
+                " and GRANT SELECT, INSERT, UPDATE ON " + table + " to each role that locks";
         }
         return std::move(answer).refused_as<cas_result>();
     }
@@ -493,7 +453,7 @@ private:
             if (unsent < 0) {
                 return was_lost();
             }
-            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
+            if (wait_for(fd(), events, end_) == std::errc::timed_out) {
                 return std::make_error_code(std::errc::timed_out);
             }
             if (::PQconsumeInput(pq_) == 0) {
@@ -504,18 +464,18 @@ private:
     }
 
     // Adds a result of the statement to the answer.
-    static void note(postgres_rows next, postgres_answer& to) {
-        const ExecStatusType status = ::PQresultStatus(next.of.get());
+    static void note(PGresult* result, postgres_answer& to) {
+        postgres_rows next;
+        next.of.reset(result);
+        const ExecStatusType status = ::PQresultStatus(result);
         if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
             to.of = std::move(next);
         } else if (!to.error) {
-            const char* const state = ::PQresultErrorField(next.of.get(), PG_DIAG_SQLSTATE);
+            const char* const state = ::PQresultErrorField(result, PG_DIAG_SQLSTATE);
             const char* const severity =
-                ::PQresultErrorField(next.of.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
+                ::PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
             to.error = state == nullptr ? was_lost() : postgres_error(state);
-            const std::unique_ptr<char, postgres_free> text(::PQresultVerboseErrorMessage(
-                next.of.get(), PQERRORS_DEFAULT, PQSHOW_CONTEXT_NEVER));
-            to.error_text = one_line(text == nullptr ? "" : text.get(), 1'000);
+            to.error_text = one_line(::PQresultErrorMessage(result), 1'000);
             // If a pooler loses its server, it reports an ERROR of class 08; the statement may have
             // taken effect.
             to.may_have_stored = severity == nullptr || std::string_view(severity) != "ERROR" ||
@@ -523,12 +483,9 @@ private:
         }
     }
 
-    const target to_;
-    std::string message_{};
-    deadline end_ = deadline::poll(); // of the present call
-    pid_t pid_ = 0;                   // the process that connected
-    std::int64_t oid_ = 0;            // of the table of the present call
-    bool is_unconfirmed_ = false;     // committed on the primary, but no standby confirmed it
+    pid_t pid_ = 0;               // the process that connected
+    std::int64_t oid_ = 0;        // of the table of the present call
+    bool is_unconfirmed_ = false; // committed on the primary, but no standby confirmed it
     PGconn* pq_ = nullptr;
 };
 
@@ -543,12 +500,10 @@ BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::stri
     } else if (key.empty() || key.size() > 1'024 || key.find('\0') != key.npos) {
         target.why = "a key has 1 to 1,024 bytes, none of them zero";
     }
-    core_ = detail::make_server_slot<detail::postgres_connection>(
-        {std::move(target),
-         std::move(key),
-         options.retry_time,
-         std::min(options.max_value, std::size_t(256) << 20),
-         {table, options.create_table}});
+    core_ = std::make_unique<detail::server_slot<detail::postgres_connection>>(
+        std::move(target), detail::server_terms{std::move(key), options.retry_time,
+                                                std::min(options.max_value, std::size_t(256) << 20),
+                                                table, options.create_table});
 }
 
 }} // namespace bide::BIDE_ABI

@@ -29,10 +29,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// ---- TLS
-
-// TLS uses OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then
-// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.)
+// ---- TLS, by OpenSSL 1.1.1 or later (hiredis has TLS from 1.0 on)
 
 // The result of a step: done, or the event to wait for before it is repeated, or the error.
 struct tls_step {
@@ -46,18 +43,18 @@ struct tls_step {
 // One session. The destructor sends nothing, so that a child of fork() may run it.
 class redis_tls {
 public:
-    // Makes a session, or sets error(). A missing file is found here, before a socket is opened.
+    std::error_code error = std::make_error_code(std::errc::not_enough_memory); // of the session
+    std::string error_text{}; // about the last error, or empty
+
+    // Makes a session, or sets `error`. A missing file is found here, before a socket is opened.
     redis_tls(const std::string& host, const tls_files& trust) {
         ::ERR_clear_error();
-        const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
+        const std::unique_ptr<SSL_CTX, ended_by<&::SSL_CTX_free>> with(
+            ::SSL_CTX_new(::TLS_client_method()));
         if (with != nullptr) {
             set_up(with.get(), host, trust);
         }
     }
-
-    std::error_code error() const noexcept { return error_; }
-    // The text of the last error, or empty.
-    const std::string& error_text() const noexcept { return error_text_; }
 
     // Shakes hands over the socket, and verifies the server's certificate and name.
     tls_step shake_hands(int fd) {
@@ -82,16 +79,12 @@ public:
     }
 
 private:
-    struct freer {
-        void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
-        void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
-    };
-
     void set_up(SSL_CTX* to, const std::string& host, const tls_files& trust) {
         ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
         ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
         ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
-        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        // The password of a key, so that OpenSSL does not ask for it on the terminal.
+        ::SSL_CTX_set_default_passwd_cb_userdata(to, const_cast<char*>(""));
         const std::string& cert = trust.cert_file;
         const std::string& key = trust.key_file.empty() ? cert : trust.key_file;
         if (trust.ca_file.empty()) {
@@ -108,18 +101,15 @@ private:
         }
         ssl_.reset(::SSL_new(to));
         if (ssl_ != nullptr && set_host(host)) {
-            error_.clear();
+            error.clear();
         }
     }
-
-    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
-    static int no_password(char*, int, int, void*) noexcept { return -1; }
 
     // Sets the error about a file.
     void refuse(const char* what, const std::string& file) {
         const int number = ::access(file.c_str(), R_OK) == 0 ? EINVAL : errno;
-        error_ = {number, std::generic_category()};
-        error_text_ = what + file + ": " + (number != EINVAL ? error_.message() : reason());
+        error = {number, std::generic_category()};
+        error_text = what + file + ": " + (number != EINVAL ? error.message() : reason());
     }
 
     // Returns OpenSSL's text of its last error.
@@ -130,25 +120,22 @@ private:
 
     // Accepts only a certificate for this name or address.
     bool set_host(const std::string& host) {
-        std::string name = host;
-        if (name.size() > 1 && name.back() == '.') {
-            name.pop_back();
-        }
         X509_VERIFY_PARAM* const checked = ::SSL_get0_param(ssl_.get());
-        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, name.c_str()) == 1) {
+        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, host.c_str()) == 1) {
             return true; // an address is not sent as a name
         }
         ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-        return ::X509_VERIFY_PARAM_set1_host(checked, name.c_str(), name.size()) == 1 &&
-               ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
+        return ::X509_VERIFY_PARAM_set1_host(checked, host.c_str(), host.size()) == 1 &&
+               ::SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) == 1;
     }
 
     template <class Call> tls_step step(Call call) {
-        const no_sigpipe guard;
         std::size_t count = 0;
-        errno = 0;
         ::ERR_clear_error();
-        const int done = call(count);
+        const int done = without_sigpipe([&] {
+            errno = 0;
+            return call(count);
+        });
         if (done > 0) {
             return {count};
         }
@@ -168,32 +155,30 @@ private:
     std::error_code refusal() {
         const long verdict = ::SSL_get_verify_result(ssl_.get());
         const int number = ERR_GET_REASON(::ERR_peek_error());
-        error_text_ = std::string("TLS: ") + reason();
+        error_text = std::string("TLS: ") + reason();
 #if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
         if (number == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
-            error_text_.clear();
+            error_text.clear();
             return std::make_error_code(std::errc::connection_reset);
         }
 #endif
         if (verdict != X509_V_OK) {
-            error_text_ = std::string("TLS: the server's certificate is not trusted: ") +
-                          ::X509_verify_cert_error_string(verdict);
-        } else if (refuses_certificate(error_text_)) {
-            error_text_ += " (the server requires a client certificate that it trusts)";
+            error_text = std::string("TLS: the server's certificate is not trusted: ") +
+                         ::X509_verify_cert_error_string(verdict);
+        } else if (refuses_certificate(error_text)) {
+            error_text += " (the server requires a client certificate that it trusts)";
         } else if (number == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
             return std::make_error_code(std::errc::resource_unavailable_try_again);
         } else {
             const bool is_plain =
                 number == SSL_R_WRONG_VERSION_NUMBER || number == SSL_R_HTTP_REQUEST;
-            error_text_ += is_plain ? " (the server does not speak TLS at this port)" : "";
+            error_text += is_plain ? " (the server does not speak TLS at this port)" : "";
             return std::make_error_code(std::errc::protocol_error);
         }
         return std::make_error_code(std::errc::permission_denied);
     }
 
-    std::unique_ptr<SSL, freer> ssl_;
-    std::error_code error_ = std::make_error_code(std::errc::not_enough_memory);
-    std::string error_text_;
+    std::unique_ptr<SSL, ended_by<&::SSL_free>> ssl_;
 };
 
 #else
@@ -201,11 +186,10 @@ private:
 // Without OpenSSL there is no session.
 class redis_tls {
 public:
+    std::error_code error = std::make_error_code(std::errc::function_not_supported);
+    std::string error_text = "TLS: this program was built without OpenSSL";
+
     redis_tls(const std::string&, const tls_files&) {}
-    std::error_code error() const {
-        return std::make_error_code(std::errc::function_not_supported);
-    }
-    std::string error_text() const { return "TLS: this program was built without OpenSSL"; }
     tls_step shake_hands(int) { return {}; }
     tls_step write(const char*, std::size_t) { return {}; }
     tls_step read(char*, std::size_t) { return {}; }
@@ -216,32 +200,22 @@ public:
 
 // ---- Protocol
 
-// What identifies a connection: the server's address, the login, the database and TLS.
+// What identifies a connection. The URL's path is the number of the database, empty for 0.
 struct redis_target {
-    std::string host{};
-    int port = 6379;
-    std::string user{};
-    std::string password{};
-    int database = 0;
-    bool uses_tls = false;
+    server_url url{};
     tls_files trust{};
 
     // Returns a text for messages, without the password.
     std::string name() const {
-        const bool is_address = host.find(':') != host.npos;
-        return (uses_tls ? "redis (TLS) at " : "redis at ") +
-               (is_address ? '[' + host + ']' : host) + ':' + std::to_string(port) +
-               (database != 0 ? ", database " + std::to_string(database) : "") +
-               (user.empty() ? "" : ", user " + user);
+        return (url.scheme == "rediss" ? "redis (TLS) at " : "redis at ") + host_in_url(url.host) +
+               ':' + std::to_string(url.port) + (url.path.empty() ? "" : ", database " + url.path) +
+               (url.user.empty() ? "" : ", user " + url.user);
     }
 
     friend auto operator<=>(const redis_target&, const redis_target&) = default;
 };
 
-struct redis_reply_freer {
-    void operator()(redisReply* reply) const noexcept { ::freeReplyObject(reply); }
-};
-using redis_reply = std::unique_ptr<redisReply, redis_reply_freer>;
+using redis_reply = std::unique_ptr<redisReply, ended_by<&::freeReplyObject>>;
 using redis_answer = server_answer<redis_reply>; // never an error reply
 
 inline std::string_view redis_text(const redisReply& reply) noexcept {
@@ -322,15 +296,15 @@ inline constexpr std::string_view redis_script_name = "a341e10931e6b3f82261f624a
 
 // Reads the script's reply. The error is protocol_error if the reply is not one of this script, and
 // corrupt_record if the key holds a value that no slot stores.
-inline slot_answer read_redis_record(const redisReply& reply) {
+inline slot_answer read_redis_record(const redisReply& reply, bool is_load) {
     constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
                              REDIS_REPLY_STRING};
-    bool is_whole = reply.elements == std::size(types);
-    for (std::size_t i = 0; is_whole && i < std::size(types); ++i) {
-        is_whole = reply.element[i]->type == types[i];
-    }
+    const bool is_whole =
+        reply.elements == std::size(types) &&
+        std::equal(std::begin(types), std::end(types), reply.element,
+                   [](int type, const redisReply* each) { return each->type == type; });
     const long long found = is_whole ? reply.element[0]->integer : -1;
-    if (found < 0 || found > 3 || reply.element[1]->integer < 0) {
+    if (found < 0 || found > (is_load ? 2 : 3) || reply.element[1]->integer < 0) {
         return {{},
                 std::make_error_code(std::errc::protocol_error),
                 true,
@@ -357,46 +331,40 @@ inline slot_answer read_redis_record(const redisReply& reply) {
 
 // ---- Connections
 
-// Used by one thread at a time.
-class redis_connection {
+class redis_connection final : public server_client<redis_target> {
 public:
-    using target = redis_target;
-    using terms = server_terms<redis_connection>;
-    struct known {};
-    struct options {};
-
-    explicit redis_connection(const target& to) : to_(to) {}
+    using server_client::server_client;
 
     // Connects, logs in and selects the database.
     std::error_code connect() {
         drop();
-        error_text_.clear();
+        message_.clear();
         std::error_code error = open();
         error = error ? error : greet();
         if (error) {
             drop();
         }
-        is_open_ = !error;
         return error;
     }
-    void end_at(deadline end) noexcept { end_ = end; }
+    // Closes the connection without a message to the server.
+    void drop() noexcept {
+        tls_.reset();
+        link_.reset();
+    }
 
     // Returns true if the connection is open, and no byte waits to be read.
     bool is_usable() {
-        char one;
-        return is_open_ && link_->reader->pos == link_->reader->len &&
-               (tls_ != nullptr ? tls_->is_quiet()
-                                : ::recv(link_->fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-                                      (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+        return is_open() && link_->reader->pos == link_->reader->len &&
+               (tls_ != nullptr
+                    ? tls_->is_quiet()
+                    : wait_for(link_->fd, POLLIN, deadline::poll()) == std::errc::timed_out);
     }
-    bool is_open() const noexcept { return is_open_; }
+    bool is_open() const noexcept { return link_ != nullptr; }
 
-    // The text of the last error, without the password; empty if the code says it all.
-    const std::string& message() const noexcept { return error_text_; }
+    slot_answer load(const server_terms& of, known&) { return run({of.key}); }
 
-    slot_answer load(const terms& of, known&) { return run({of.key}); }
-
-    slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
+    slot_answer exchange(const server_terms& of, known&, slot_version version,
+                         std::string_view value) {
         slot_answer got = run({of.key, std::to_string(version), value});
         if (got.may_have_stored && got.error == durable_errc::storage_error) {
             got.error = durable_errc::indeterminate; // storage_error says that nothing was stored
@@ -405,28 +373,18 @@ public:
     }
 
 private:
-    struct freer {
-        void operator()(redisContext* link) const noexcept { ::redisFree(link); }
-    };
-
-    // Closes the connection without a message to the server.
-    void drop() noexcept {
-        is_open_ = false;
-        tls_.reset();
-        link_.reset();
-    }
-
     // Runs the script with a key and arguments.
     slot_answer run(std::initializer_list<std::string_view> words) {
         std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1"};
         command.insert(command.end(), words);
         redis_answer got = ask(command);
-        if (is_open_ && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
+        if (is_open() && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
             command[0] = "EVAL";
             command[1] = redis_script;
             got = ask(command);
         }
-        return got.error ? std::move(got).refused_as<cas_result>() : read_redis_record(*got.of);
+        return got.error ? std::move(got).refused_as<cas_result>()
+                         : read_redis_record(*got.of, words.size() == 1);
     }
 
     // Runs a command.
@@ -438,9 +396,9 @@ private:
         auto reply = receive();
         const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
         if (!reply || (unsent && !is_error)) {
-            const bool says_more = !reply && !error_text_.empty();
+            const bool says_more = !reply && !message_.empty();
             drop();
-            return {{}, unsent && !says_more ? unsent : reply.error(), !unsent, error_text_};
+            return {{}, unsent && !says_more ? unsent : reply.error(), !unsent, message_};
         }
         if (!is_error) {
             return {*std::move(reply), {}, true, {}};
@@ -452,15 +410,15 @@ private:
         if (unsent || says(text, "READONLY ") || text.starts_with("MASTERDOWN ")) {
             drop();
         }
-        return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
+        return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), message_};
     }
 
     std::error_code open() {
-        if (to_.uses_tls) { // first: a missing file is not an error of the network
-            tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
-            if (tls_->error()) {
-                error_text_ = tls_->error_text();
-                return tls_->error();
+        if (to_.url.scheme == "rediss") { // first: a missing file is not an error of the network
+            tls_ = std::make_unique<redis_tls>(to_.url.host, to_.trust);
+            if (tls_->error) {
+                message_ = tls_->error_text;
+                return tls_->error;
             }
         }
         const long ms = std::max(ms_until(end_), 1L);
@@ -468,7 +426,7 @@ private:
         limit.tv_sec = static_cast<decltype(limit.tv_sec)>(ms / 1'000);
         limit.tv_usec = static_cast<decltype(limit.tv_usec)>(ms % 1'000 * 1'000);
         errno = 0;
-        link_.reset(::redisConnectWithTimeout(to_.host.c_str(), to_.port, limit));
+        link_.reset(::redisConnectWithTimeout(to_.url.host.c_str(), to_.url.port, limit));
         if (link_ == nullptr || link_->err == REDIS_ERR_OOM) {
             return std::make_error_code(std::errc::not_enough_memory);
         }
@@ -476,7 +434,7 @@ private:
             return {errno == EINPROGRESS ? ETIMEDOUT : errno, std::generic_category()};
         }
         if (link_->err != 0) { // the look-up of the host's name
-            error_text_ = link_->errstr;
+            message_ = link_->errstr;
             return std::make_error_code(std::errc::host_unreachable);
         }
         const int on = 1;
@@ -507,26 +465,26 @@ private:
 
     std::error_code greet() {
         redis_answer got;
-        if (!to_.password.empty()) {
-            got = to_.user.empty() ? ask({"AUTH", to_.password})
-                                   : ask({"AUTH", to_.user, to_.password});
+        if (!to_.url.password.empty()) {
+            got = to_.url.user.empty() ? ask({"AUTH", to_.url.password})
+                                       : ask({"AUTH", to_.url.user, to_.url.password});
         }
-        if (!got.error && to_.database != 0) {
-            got = ask({"SELECT", std::to_string(to_.database)});
+        if (!got.error && !to_.url.path.empty()) {
+            got = ask({"SELECT", to_.url.path});
         }
-        if (!got.error) {
-            got = ask({"PING"}); // a user may lack the right to it
-            const bool may_fail = link_ != nullptr && !error_text_.starts_with("DENIED ") &&
-                                  !error_text_.starts_with("ERR max number of clients");
-            return may_fail ? std::error_code() : got.error;
+        if (got.error) {
+            return got.error;
         }
-        return got.error;
+        got = ask({"PING"}); // a user may lack the right to it
+        const bool may_fail = is_open() && !message_.starts_with("DENIED ") &&
+                              !message_.starts_with("ERR max number of clients");
+        return may_fail ? std::error_code() : got.error;
     }
 
     // Sends a request. After an error, at most a part of the request was sent. The server ignores
     // an incomplete request.
     std::error_code send(const std::vector<std::string_view>& words) {
-        error_text_.clear();
+        message_.clear();
         std::string bytes = "*" + std::to_string(words.size()) + "\r\n";
         for (const std::string_view each : words) {
             bytes.append("$").append(std::to_string(each.size())).append("\r\n");
@@ -572,19 +530,17 @@ private:
     // Returns: how many bytes it read or wrote.
     template <class Step> result<std::size_t, std::error_code> repeat(Step step) {
         for (;;) {
-            const tls_step done = step();
-            std::error_code error = done.error;
-            if (!error && done.wanted == 0) {
+            tls_step done = step();
+            if (!done.error && done.wanted == 0) {
                 return done.count;
             }
-            if (error && tls_ != nullptr) {
-                error_text_ = tls_->error_text();
+            if (!done.error) {
+                done.error = wait_for(link_->fd, done.wanted, end_);
+            } else if (tls_ != nullptr) {
+                message_ = tls_->error_text;
             }
-            if (!error) {
-                error = wait_for(link_->fd, done.wanted, end_);
-            }
-            if (error) {
-                return unexpected{error};
+            if (done.error) {
+                return unexpected{done.error};
             }
         }
     }
@@ -613,22 +569,20 @@ private:
     }
 
     void set_text(std::string_view text) {
-        error_text_ = without_secret(one_line(text), to_.password);
+        message_ = without_secret(one_line(text), to_.url.password);
     }
 
-    const target to_;
     redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
-    std::unique_ptr<redisContext, freer> link_;
+    std::unique_ptr<redisContext, ended_by<&::redisFree>> link_;
     std::unique_ptr<redis_tls> tls_;
-    deadline end_ = deadline::poll(); // of the present call
-    bool is_open_ = false;            // connected and logged in
-    std::string error_text_;
 };
 
 // ---- Slots
 
-// Reads a URL. Returns what is wrong with it, or nullptr.
-inline const char* read_redis_url(std::string_view text, redis_target& target) {
+// Reads a URL into the target. The password is for a URL without one. Returns what is wrong with
+// the URL, or nullptr.
+inline const char* read_redis_url(std::string_view text, std::string password,
+                                  redis_target& target) {
     auto url = read_server_url(text);
     if (!url) {
         return url.error();
@@ -636,35 +590,34 @@ inline const char* read_redis_url(std::string_view text, redis_target& target) {
     if (url->scheme != "redis" && url->scheme != "rediss") {
         return "the URL begins with neither redis:// nor rediss://";
     }
-    target.host = std::move(url->host);
-    target.port = url->port == 0 ? target.port : url->port;
-    target.uses_tls = url->scheme == "rediss";
-    target.user = std::move(url->user);
-    target.password = url->password.empty() ? target.password : std::move(url->password);
-    if (!target.user.empty() && target.password.empty()) {
+    target.url = *std::move(url);
+    server_url& to = target.url;
+    to.port = to.port == 0 ? 6379 : to.port;
+    if (to.password.empty()) {
+        to.password = std::move(password);
+    }
+    if (!to.user.empty() && to.password.empty()) {
         return "the URL has a user and no password; a password alone is written with a ':' before "
                "it";
     }
-    if (!url->path.empty()) {
-        target.database = static_cast<int>(read_number(url->path, 1'000'000));
-    }
-    return target.database < 0 ? "the URL's path is not the number of a database" : nullptr;
+    const bool is_number = to.path.empty() || read_number(to.path, 1'000'000) >= 0;
+    to.path = to.path == "0" ? "" : std::move(to.path);
+    return is_number ? nullptr : "the URL's path is not the number of a database";
 }
 
 } // namespace detail
 
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
                                            redis_slot_options options) {
-    detail::redis_target target{.password = std::move(options.password),
-                                .trust = {std::move(options.ca_file), std::move(options.cert_file),
+    detail::redis_target target{.trust = {std::move(options.ca_file), std::move(options.cert_file),
                                           std::move(options.key_file)}};
-    const char* const wrong =
-        key.empty() ? "the key is empty" : detail::read_redis_url(url, target);
-    if (wrong != nullptr) {
-        detail::refuse_argument(std::string("bide::redis_slot: ") + wrong);
-    }
-    core_ = detail::make_server_slot<detail::redis_connection>(
-        {std::move(target), std::move(key), options.retry_time, options.max_value});
+    detail::check_argument("bide::redis_slot",
+                           key.empty()
+                               ? "the key is empty"
+                               : detail::read_redis_url(url, std::move(options.password), target));
+    core_ = std::make_unique<detail::server_slot<detail::redis_connection>>(
+        std::move(target),
+        detail::server_terms{std::move(key), options.retry_time, options.max_value});
 }
 
 }} // namespace bide::BIDE_ABI

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <compare>
 #include <csignal>
+#include <deque>
 #include <map>
 
 #include <arpa/inet.h>
@@ -21,6 +22,11 @@
 #include <pthread.h>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// The deleter of an object of a C library, which `End` frees.
+template <auto End> struct ended_by {
+    template <class T> void operator()(T* of) const noexcept { End(of); }
+};
 
 // ---- Connections
 
@@ -46,14 +52,26 @@ inline constexpr std::size_t most_call_connections = 8;
 //
 //   using target = ...;                    ordered; names the server
 //   explicit Connection(const target&);
-//   ~Connection();                         in a child of fork(): only closes the descriptor
 //   void end_at(deadline) noexcept;        sets the end of the present call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
 //   std::error_code connect();             closes it, and opens it again
+//   void drop() noexcept;                  closes it. In a child of fork(): only the descriptor
 //
 // `Clock` is the clock for idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
+    struct place {
+        explicit place(const typename Connection::target& to) : of(to) {}
+        Connection of;
+        bool is_used = false; // under lock_, like the members below
+        bool is_open = false; // as far as the pool knows
+        typename Clock::time_point idle_since{};
+    };
+    struct returns {
+        connection_pool* to = nullptr;
+        void operator()(place* at) const noexcept { to->give_back(*at); }
+    };
+
 public:
     using target = typename Connection::target;
 
@@ -62,46 +80,27 @@ public:
     static constexpr std::chrono::seconds longest_share{1};
 
     connection_pool(const target& to, std::size_t most)
-        : to_(to), most_(most), permits_(static_cast<std::ptrdiff_t>(most)) {
-        idle_.reserve(most);
+        : permits_(static_cast<std::ptrdiff_t>(most)) {
+        while (places_.size() < most) {
+            places_.emplace_back(to);
+        }
     }
 
-    // Exclusive use of a connection, until the destructor.
-    class borrowed {
-    public:
-        borrowed() = default;
-        borrowed(borrowed&& other) noexcept
-            : pool_(std::exchange(other.pool_, nullptr)), of_(std::move(other.of_)),
-              is_counted_(other.is_counted_) {}
-        borrowed& operator=(borrowed&&) = delete;
-        ~borrowed() {
-            if (pool_ != nullptr) {
-                pool_->give_back(*this);
-            }
-        }
-        explicit operator bool() const noexcept { return pool_ != nullptr; }
-        Connection& operator*() const noexcept { return *of_; }
-        Connection* operator->() const noexcept { return of_.get(); }
-
-    private:
-        friend class connection_pool;
-        explicit borrowed(connection_pool& from) noexcept : pool_(&from) {}
-        connection_pool* pool_ = nullptr;
-        std::unique_ptr<Connection> of_{};
-        bool is_counted_ = false; // in in_use_
-    };
-
-    // The result of take(). Without an error, the connection is open. With an error and a
-    // connection, the connection cannot be opened, and no other is open. With timed_out and no
-    // connection, other callers had all connections until the deadline.
-    struct taken {
-        borrowed of{};
+    // Exclusive use of a connection, until the destructor. Without an error, the connection is
+    // open. With an error and a connection, the connection cannot be opened, and no other is open.
+    // With timed_out and no connection, other callers had all connections until the deadline.
+    struct borrowed {
+        std::unique_ptr<place, returns> at{};
         std::error_code error{};
+
+        explicit operator bool() const noexcept { return at != nullptr; }
+        Connection& operator*() const noexcept { return at->of; }
+        Connection* operator->() const noexcept { return &at->of; }
     };
 
     // Takes a connection and opens it if needed.
     // Blocks: until the caller has a connection and it is open, or until the deadline.
-    auto take(deadline end) -> taken {
+    borrowed take(deadline end) {
         do {
             if (!permits_.try_acquire()) {
                 allow_refused();
@@ -110,22 +109,16 @@ public:
                     break;
                 }
             }
-            borrowed mine(*this);
-            const bool is_another_open = pick(mine);
-            if (mine.of_ == nullptr) {
-                mine.of_ = std::make_unique<Connection>(to_);
-            }
+            borrowed mine{{nullptr, {this}}};
             const deadline share = deadline::after(longest_share);
-            const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
+            const bool has_share = pick(mine) && share.steady_ns() < end.steady_ns();
             mine->end_at(has_share ? share : end);
-            const std::error_code error = mine->is_usable() ? std::error_code() : mine->connect();
+            mine.error = mine->is_usable() ? std::error_code() : mine->connect();
             mine->end_at(end); // the call has all of the time
-            if (!error && !std::exchange(mine.is_counted_, true)) {
-                const std::lock_guard held(lock_);
-                ++in_use_;
-            }
-            if (!error || !waits_for_another(mine)) {
-                return {std::move(mine), error};
+            const std::lock_guard held(lock_);
+            mine.at->is_open = !mine.error;
+            if (!mine.error || !waits_for_another(mine)) {
+                return mine;
             }
         } while (!end.has_passed());
         return {{}, std::make_error_code(std::errc::timed_out)};
@@ -134,47 +127,40 @@ public:
     // Snapshots: how many connections are open as far as the pool knows, and how many callers wait.
     std::size_t open() const {
         const std::lock_guard held(lock_);
-        return in_use_ + idle_.size();
+        return open_ones();
     }
     std::size_t waiting() const noexcept { return permits_.waiters(); }
 
 private:
-    struct idle_connection {
-        std::unique_ptr<Connection> of;
-        typename Clock::time_point since;
-    };
-
-    // Takes the first idle connection, so that later ones stay idle. Returns whether another
-    // connection is open.
+    // Takes the first idle connection, so that later ones stay idle; if there is none, a closed
+    // one. Returns whether another connection is open.
     bool pick(borrowed& to) noexcept {
         const std::lock_guard held(lock_);
-        const std::size_t open_ones = in_use_ + idle_.size();
-        if (!idle_.empty()) {
-            to.of_ = std::move(idle_.front().of);
-            idle_.erase(idle_.begin());
-            to.is_counted_ = true;
-            ++in_use_;
+        place* found = nullptr;
+        for (place& each : places_) {
+            if (!each.is_used && (found == nullptr || each.is_open > found->is_open)) {
+                found = &each;
+            }
         }
-        return open_ones > (to.is_counted_ ? 1U : 0U);
+        found->is_used = true;
+        to.at.reset(found);
+        return open_ones() > (found->is_open ? 1U : 0U);
     }
 
     // Handles a connection that cannot be opened. If another connection is open, returns true: the
     // caller has to wait for one. Withholds the permits for further connections until
-    // allow_refused(), so that no later call tries to open one.
+    // allow_refused(), so that no later call tries to open one. Called under lock_.
     bool waits_for_another(borrowed& refused) noexcept {
-        const std::lock_guard held(lock_);
-        in_use_ -= std::exchange(refused.is_counted_, false) ? 1 : 0;
-        std::erase_if(idle_, [](auto& each) { return !each.of->is_usable(); });
-        const std::size_t others = in_use_ + idle_.size();
+        close_idle([](place& each) { return !each.of.is_usable(); });
+        const std::size_t others = open_ones();
         if (others == 0) {
             return false;
         }
-        refused.of_.reset();
-        if (refused_ + others < most_) { // otherwise other callers were refused before
-            refused.pool_ = nullptr;
+        if (refused_ + others < places_.size()) { // otherwise other callers were refused before
+            refused.at.release()->is_used = false;
             ++refused_;
         }
-        while (refused_ + others < most_ && permits_.try_acquire()) {
+        while (refused_ + others < places_.size() && permits_.try_acquire()) {
             ++refused_;
         }
         allowed_at_ = Clock::now() + ask_again_after;
@@ -184,7 +170,7 @@ private:
     // Releases the withheld permits if calls may try again to open further connections.
     void allow_refused() noexcept {
         std::unique_lock held(lock_);
-        const bool is_allowed = in_use_ + idle_.size() == 0 || Clock::now() >= allowed_at_;
+        const bool is_allowed = open_ones() == 0 || Clock::now() >= allowed_at_;
         const std::size_t count = is_allowed ? std::exchange(refused_, 0) : 0;
         held.unlock();
         if (count != 0) {
@@ -192,29 +178,37 @@ private:
         }
     }
 
-    void give_back(borrowed& ended) noexcept {
+    void give_back(place& ended) noexcept {
         {
             const std::lock_guard held(lock_);
-            const bool is_open = ended.of_ != nullptr && ended.of_->is_open();
-            const bool was_lost = ended.of_ != nullptr && !is_open;
             const auto now = Clock::now();
-            in_use_ -= ended.is_counted_ ? 1 : 0;
-            std::erase_if(idle_,
-                          [&](auto& each) { return was_lost || each.since + keep_idle <= now; });
-            if (is_open) {
-                idle_.insert(idle_.begin(), {std::move(ended.of_), now});
-            }
+            const bool was_lost = ended.is_open && !ended.of.is_open();
+            ended.is_open = ended.of.is_open();
+            ended.is_used = false;
+            ended.idle_since = now;
+            close_idle([&](place& each) { return was_lost || each.idle_since + keep_idle <= now; });
         }
         permits_.release(1);
         allow_refused();
     }
 
-    const target to_;
-    const std::size_t most_;
+    // The functions below are called under lock_.
+    template <class F> void close_idle(F is_chosen) noexcept {
+        for (place& each : places_) {
+            if (each.is_open && !each.is_used && is_chosen(each)) {
+                each.of.drop();
+                each.is_open = false;
+            }
+        }
+    }
+    std::size_t open_ones() const noexcept {
+        return static_cast<std::size_t>(
+            std::count_if(places_.begin(), places_.end(), [](auto& each) { return each.is_open; }));
+    }
+
     mutable mutex lock_;
-    std::vector<idle_connection> idle_{}; // under lock_, like the members below
-    std::size_t in_use_ = 0;              // open connections that have a user
-    std::size_t refused_ = 0;             // withheld permits
+    std::deque<place> places_;
+    std::size_t refused_ = 0; // withheld permits; under lock_, like allowed_at_
     typename Clock::time_point allowed_at_{};
     semaphore permits_; // a permit for each connection, minus refused_
 };
@@ -225,8 +219,6 @@ template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
     explicit shared_server(const target& to) : calls(to, most_call_connections), renewals(to, 1) {}
-    shared_server(const shared_server&) = delete;
-    shared_server& operator=(const shared_server&) = delete;
 
     connection_pool<Client> calls;
     connection_pool<Client> renewals;
@@ -265,6 +257,8 @@ struct server_url {
     std::string host{}; // an IPv6 address has no brackets
     int port = 0;       // 0: the URL names none
     std::string path{}; // as it is written, without the '/' before it
+
+    friend auto operator<=>(const server_url&, const server_url&) = default;
 };
 
 // Decodes a percent-encoded part: "%41" is "A". Returns nothing for a '%' without two hexadecimal
@@ -292,52 +286,56 @@ inline std::optional<std::string> decode_url_part(std::string_view text) {
 // Reads a URL. Refuses a URL that two programs could read in different ways, such as one with a
 // second '@'. If it fails, returns a text about what is wrong, which quotes no part of the URL.
 inline result<server_url, const char*> read_server_url(std::string_view url) {
-    constexpr auto wrong = [](const char* error_text) { return unexpected{error_text}; };
+    // Removes the text before `by`, and `by`, from the front of `rest`. Returns that text.
+    constexpr auto cut = [](std::string_view& rest, std::string_view by) {
+        const std::string_view front = rest.substr(0, rest.find(by));
+        rest.remove_prefix(std::min(front.size() + by.size(), rest.size()));
+        return front;
+    };
     server_url read;
-    const std::size_t colon = url.find("://");
-    if (colon == url.npos || colon == 0) {
-        return wrong("the URL does not begin with a scheme and ://");
-    }
-    for (const char c : url.substr(0, colon)) {
+    const bool has_scheme = says(url, "://");
+    for (const char c : cut(url, "://")) {
         read.scheme += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     }
-    const std::string_view rest = url.substr(colon + 3);
-    const std::size_t slash = std::min(rest.find('/'), rest.size());
-    std::string_view place = rest.substr(0, slash); // [user[:password]@]host[:port]
-    const std::size_t at = place.find('@');
-    const std::string_view login = at == place.npos ? std::string_view() : place.substr(0, at);
-    const std::size_t middle = std::min(login.find(':'), login.size());
-    place.remove_prefix(at == place.npos ? 0 : at + 1);
-    if (!decode_url_part(rest) || place.find('@') != place.npos ||
-        rest.find('@', slash) != rest.npos || rest.find_first_of("?#") != rest.npos) {
-        return wrong("the URL's user, password or path is not percent-encoded: in them, write @ as "
-                     "%40, / as %2F, ? as %3F and # as %23");
+    if (!has_scheme || read.scheme.empty()) {
+        return unexpected{"the URL does not begin with a scheme and ://"};
     }
-    read.user = *decode_url_part(login.substr(0, middle));
-    read.password = *decode_url_part(login.substr(std::min(middle + 1, login.size())));
-    read.path = rest.substr(std::min(slash + 1, rest.size()));
+    const bool is_encoded = decode_url_part(url) && url.find_first_of("?#") == url.npos;
+    std::string_view host = cut(url, "/"); // [user[:password]@]host[:port]
+    read.path = url;
+    std::string_view login = says(host, "@") ? cut(host, "@") : std::string_view();
+    if (!is_encoded || says(host, "@") || says(url, "@")) {
+        return unexpected{"the URL's user, password or path is not percent-encoded: in them, write "
+                          "@ as %40, / as %2F, ? as %3F and # as %23"};
+    }
+    read.user = *decode_url_part(cut(login, ":"));
+    read.password = *decode_url_part(login);
 
-    const bool is_address = place.starts_with('[');
-    const std::size_t end =
-        is_address ? place.find(']') + 1 : std::min(place.find(':'), place.size());
+    const bool is_address = host.starts_with('[');
+    const std::size_t end = is_address ? host.find(']') + 1 : std::min(host.find(':'), host.size());
+    const std::string_view port = host.substr(end);
     read.host =
-        is_address ? place.substr(1, std::max<std::size_t>(end, 2) - 2) : place.substr(0, end);
-    const std::string_view port = place.substr(end);
+        is_address ? host.substr(1, std::max<std::size_t>(end, 2) - 2) : host.substr(0, end);
     if (!port.empty()) {
         read.port = port[0] == ':' ? static_cast<int>(read_number(port.substr(1), 65'535)) : -1;
     }
     constexpr std::string_view known =
         "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     in6_addr parsed{};
-    const bool is_host = is_address ? ::inet_pton(AF_INET6, read.host.c_str(), &parsed) == 1
-                                    : !read.host.empty() &&
-                                          read.host.find_first_not_of(known) == read.host.npos &&
-                                          read.host[0] != '-' && read.host[0] != '.';
+    const bool is_host = is_address
+                             ? ::inet_pton(AF_INET6, read.host.c_str(), &parsed) == 1
+                             : read.host.find_first_not_of(known) == read.host.npos &&
+                                   !read.host.empty() && read.host[0] != '-' && read.host[0] != '.';
     if (!is_host || (!port.empty() && read.port <= 0)) {
-        return wrong("the URL's host is not a name or an [IPv6 address], or its port not a number "
-                     "from 1 to 65535");
+        return unexpected{"the URL's host is not a name or an [IPv6 address], or its port not a "
+                          "number from 1 to 65535"};
     }
     return read;
+}
+
+// Returns the host as it stands in a URL: an IPv6 address in brackets.
+inline std::string host_in_url(const std::string& host) {
+    return says(host, ":") ? '[' + host + ']' : host;
 }
 
 // The PEM files of TLS.
@@ -376,38 +374,30 @@ inline std::error_code wait_for(int fd, short events, deadline end) noexcept {
     }
 }
 
-// Blocks SIGPIPE in this thread while the object lives, and discards a SIGPIPE that a broken
-// connection has raised. TLS libraries raise SIGPIPE when they write.
-class no_sigpipe {
-public:
-    no_sigpipe() noexcept : was_pending_(is_pending()) {
-        sigemptyset(&pipe_);
-        sigaddset(&pipe_, SIGPIPE);
-        ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-    }
-    no_sigpipe(const no_sigpipe&) = delete;
-    no_sigpipe& operator=(const no_sigpipe&) = delete;
-    ~no_sigpipe() {
-        const int error = errno;
-        int number = 0;
-        if (!was_pending_ && is_pending()) {
-            ::sigwait(&pipe_, &number);
-        }
-        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-        errno = error;
-    }
-
-private:
-    static bool is_pending() noexcept {
+// Calls f, which may write to a socket through a TLS library. Blocks SIGPIPE in this thread
+// meanwhile, and discards a SIGPIPE that a broken connection has raised. Keeps f's errno.
+template <class F> auto without_sigpipe(F f) noexcept {
+    constexpr auto is_pending = [] {
         ::sigset_t all;
         sigpending(&all);
         return sigismember(&all, SIGPIPE) == 1;
+    };
+    ::sigset_t pipe{};
+    ::sigset_t before{};
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    const bool was_pending = is_pending();
+    ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    const auto done = f();
+    const int error = errno;
+    int number = 0;
+    if (!was_pending && is_pending()) {
+        ::sigwait(&pipe, &number);
     }
-
-    ::sigset_t pipe_{};
-    ::sigset_t before_{};
-    const bool was_pending_;
-};
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    errno = error;
+    return done;
+}
 
 // Returns true if the text of a TLS library says that the server refuses the client's certificate,
 // or refuses a client without a certificate.
@@ -434,38 +424,59 @@ template <class T> struct server_answer {
 // The answer to a load, which has the value in `current`, or to a compare-and-swap.
 using slot_answer = server_answer<cas_result>;
 
-// Throws: std::system_error (invalid_argument) with this text about the argument of a slot.
-[[noreturn]] inline void refuse_argument([[maybe_unused]] std::string error_text) {
-    BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument), error_text));
+// Throws: std::system_error (invalid_argument) if `wrong` is not nullptr. It is a text about an
+// argument of the slot.
+inline void check_argument([[maybe_unused]] const char* slot_name, const char* wrong) {
+    if (wrong != nullptr) {
+        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
+                                     std::string(slot_name) + ": " + wrong));
+    }
 }
 
-// What a slot is made of.
-template <class Client> struct server_terms {
-    typename Client::target target;
+// What a slot is made of, beside the server.
+struct server_terms {
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    typename Client::options options{};
+    std::string table{};        // PostgreSQL's, with its schema, quoted
+    bool creates_table = false; // if it is missing
     bool is_for_renewals = false;
 };
 
-// A slot on a server. A Client is a Connection of a pool (see above), and has
+// What the clients have in common.
+template <class Target> class server_client {
+public:
+    using target = Target;
+    struct known {}; // what the slots of this process learn about the server
+
+    explicit server_client(const target& to) : to_(to) {}
+    server_client(const server_client&) = delete;
+    server_client& operator=(const server_client&) = delete;
+
+    void end_at(deadline end) noexcept { end_ = end; }
+    // The text about the last error, in one line without the password.
+    const std::string& message() const noexcept { return message_; }
+
+protected:
+    ~server_client() = default;
+
+    const target to_;
+    deadline end_ = deadline::poll(); // of the present call
+    std::string message_{};
+};
+
+// A slot on a server. A Client is a server_client and a Connection of a pool (see above), and has
 //
-//   struct known;                           what the slots of this process learn about the server
-//   struct options;                         what else a slot of this kind is made of
-//   const std::string& message() const;     the text of the last connect that failed
-//   slot_answer load(const server_terms<Client>&, known&);
-//   slot_answer exchange(const server_terms<Client>&, known&, slot_version, std::string_view);
+//   slot_answer load(const server_terms&, known&);    without an error, it has `current`
+//   slot_answer exchange(const server_terms&, known&, slot_version, std::string_view);
 template <class Client> class server_slot final : public slot {
 public:
-    explicit server_slot(server_terms<Client> of) : terms_(std::move(of)) {}
+    server_slot(typename Client::target to, server_terms of)
+        : target_(std::move(to)), terms_(std::move(of)) {}
 
     result<slot_snapshot, std::error_code> load() override {
         slot_answer got =
             ask(true, [this](Client& to, auto& known) { return to.load(terms_, known); });
-        if (!got.error && !got.of.current) {
-            got.error = failed(std::make_error_code(std::errc::protocol_error));
-        }
         if (got.error) {
             return unexpected{got.error};
         }
@@ -473,7 +484,9 @@ public:
     }
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         if (value.size() > terms_.max_value) {
-            return {.error = failed(durable_errc::too_large)};
+            const std::error_code error = durable_errc::too_large;
+            last_error_text_ = error.message();
+            return {.error = error};
         }
         slot_answer got = ask(false, [&](Client& to, auto& known) {
             return to.exchange(terms_, known, version, value);
@@ -484,76 +497,58 @@ public:
         }
         return std::move(got.of);
     }
-    result<std::int64_t, std::error_code> server_now() override {
-        const auto seen = load();
-        if (!seen) {
-            return unexpected{seen.error()};
-        }
-        return seen->server_ms.value_or(0);
-    }
 
-    std::string store() const override { return terms_.target.name(); }
+    std::string store() const override { return target_.name(); }
     std::string explain() const override {
-        return one_line(terms_.target.name() + ", key " + terms_.key +
+        return one_line(target_.name() + ", key " + terms_.key +
                             (last_error_text_.empty() ? "" : ": " + last_error_text_),
                         1'000);
     }
     std::unique_ptr<slot> for_renewals() const override {
-        auto other = std::make_unique<server_slot>(terms_);
+        auto other = std::make_unique<server_slot>(target_, terms_);
         other->terms_.is_for_renewals = true;
         return other;
     }
 
 private:
-    // Sets the text that explain() returns. Returns the error.
-    std::error_code failed(std::error_code error, std::string error_text = {}) {
-        last_error_text_ = error_text.empty() && error ? error.message() : std::move(error_text);
-        return error;
-    }
-
-    const std::shared_ptr<shared_server<Client>>& here() {
-        return in_process_.get([this] { return shared_server<Client>::find(terms_.target); });
-    }
-
     // Calls question() with a connection and `known`. While another transaction blocks the call,
     // calls it again on another connection, for at most half of the time. If `may_repeat` is true,
     // calls it once more after a lost connection: the server may have closed it while it was idle.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
-        shared_server<Client>& server = *here();
+        shared_server<Client>& server =
+            *in_process_.get([this] { return shared_server<Client>::find(target_); });
         auto& pool_of_calls = terms_.is_for_renewals ? server.renewals : server.calls;
         for (;;) {
             slot_answer got;
             {
                 const auto taken = pool_of_calls.take(end);
                 if (!taken.error) {
-                    got = question(*taken.of, server.known);
+                    got = question(*taken, server.known);
                 } else {
                     got.error = taken.error;
                     got.error_text =
-                        taken.of ? taken.of->message()
-                                 : "no free connection in time: other calls of this process had "
-                                   "them all";
+                        taken ? taken->message()
+                              : "no free connection in time: other calls of this process had "
+                                "them all";
                 }
             }
             const bool was_cut = got.error == std::errc::connection_reset;
             if (!(got.may_pass && !passing_end.has_passed()) &&
                 !(was_cut && std::exchange(may_repeat, false))) {
-                failed(got.error, got.error_text);
+                last_error_text_ =
+                    got.error && got.error_text.empty() ? got.error.message() : got.error_text;
                 return got;
             }
         }
     }
 
-    server_terms<Client> terms_;
+    const typename Client::target target_;
+    server_terms terms_;
     std::string last_error_text_{}; // of the last operation, if it failed
     per_process<std::shared_ptr<shared_server<Client>>> in_process_{};
 };
-
-template <class Client> std::unique_ptr<slot> make_server_slot(server_terms<Client> of) {
-    return std::make_unique<server_slot<Client>>(std::move(of));
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 
