@@ -86,6 +86,7 @@ TEST_CASE("record: permits are not passed on to a waiter that could not use them
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.boot = "another"; }));
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.pid = 0; }));
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.mark = 0; })); // its end is not seen
+    REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.mark = 3 << 24; })); // no mark
     REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::observed; }));
     REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::caller; }));
     // The time of the caller is on another clock than the record's.

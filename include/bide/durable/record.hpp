@@ -577,7 +577,8 @@ inline bool has_common_clock(const record& r) noexcept {
 // (terms::listens), it can read the times of the grant, and other contenders would notice the end
 // of its process before its lease is over.
 inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
-    const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || w.from.mark != 0;
+    const bool has_mark = w.from.mark % (1 << 24) != 0;
+    const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || has_mark;
     return has_common_clock(r) && w.lease_ms != 0 && w.from.pid != 0 && is_seen &&
            !w.from.boot.empty() && w.from.boot == self.boot;
 }
