@@ -22,9 +22,7 @@ public:
         : lock_(std::move(slot), terms.permits, options(terms)) {}
 
     std::int64_t acquire() override {
-        bide::acquire_request request;
-        request.timeout = std::chrono::seconds(40);
-        auto got = lock_.acquire(std::move(request));
+        auto got = lock_.acquire(); // as the other locks: without a time limit, on this thread
         if (!got) {
             throw std::system_error(got.error(), "acquire");
         }
