@@ -158,6 +158,18 @@ TEST_CASE("record: a waiter is concerned if it depends on another process than b
     REQUIRE(concerned_by_change(pair, after) == marks{3, 4});
 }
 
+TEST_CASE("record: without a common clock, a release concerns the first waiter") {
+    const terms t = listening();
+    record before = queue(t, {1, 2, 3});
+    before.clock = lock_clock::observed;
+    record after = before;
+    release_of(after, 1, 20);
+    REQUIRE(concerned_by_change(before, after) == marks{2});
+    REQUIRE(is_told(before, 1));
+    before.clock = lock_clock::caller;
+    REQUIRE_FALSE(is_told(before, 1));
+}
+
 TEST_CASE("record: a waiter that does not listen is told of nothing") {
     const terms t = listening();
     record before = queue(t, {1, 2, 3});

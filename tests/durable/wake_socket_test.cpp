@@ -86,8 +86,11 @@ bide::slot_ref slot_on(bool is_remote, const std::string& path, counts& in) {
                      : bide::slot_ref(counting_slot(path, in));
 }
 
-bide::durable_options never_polling() {
+bide::durable_options never_polling(bool is_observed = false) {
     bide::durable_options o = test::unhurried();
+    if (is_observed) { // as on etcd: no grants are passed on
+        o.clock = bide::lock_clock::observed;
+    }
     o.poll_least = o.poll_most = 1h;
     o.lease = 1h;
     return o;
@@ -162,9 +165,10 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
     const test::shared_with_children<board> all;
     const bool is_first_killed = GENERATE(false, true);
     const bool is_remote = GENERATE(false, true);
+    const bool is_observed = GENERATE(false, true);
     test::children processes(3, [&](int i, const auto& gate) -> std::string {
         gate();
-        bide::durable_mutex mine(slot_on(is_remote, path, all->of[0]), never_polling());
+        bide::durable_mutex mine(slot_on(is_remote, path, all->of[0]), never_polling(is_observed));
         if (i == 0) {
             auto held = mine.acquire();
             all->turn = 1;
@@ -233,12 +237,13 @@ TEST_CASE("wake_socket: no process waits for ever among processes that acquire a
     constexpr int permits = 2;
     const int rounds = 60;
     const bool is_remote = GENERATE(false, true);
+    const bool is_observed = GENERATE(false, true);
     const test::temp_directory directory("wake-socket");
     const std::string path = directory.path() + "/lock";
     const test::shared_with_children<board> all;
     test::children processes(5, [&](int i, const auto& gate) -> std::string {
         bide::durable_semaphore mine(slot_on(is_remote, path, all->of[0]), permits,
-                                     never_polling());
+                                     never_polling(is_observed));
         gate();
         for (int n = 0; n < rounds; ++n) {
             bide::acquire_request request;
