@@ -555,15 +555,14 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // These rules select the waiters that are granted their permits by a change of the record, and the
 // waiters that have to read the record afterwards.
 //
-// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
-// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
-// to read the record after each change. If every process ahead of a waiter can notify it, the
-// waiter waits for a notification instead. The first waiter depends on the processes of all
-// holders. A later waiter depends on the process of the waiter directly ahead of it. While these
-// processes run, one of them makes the change that concerns the waiter, and notifies the waiter. If
-// such a process ends before, the waiter notices the end. A process without an entry, or one that
-// cannot reach the waiter, may change the record without a notification. So every waiter also reads
-// the record from time to time.
+// Where pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
+// every process ahead of a waiter can notify it, the waiter reads the record after a notification,
+// and not after each change. The first waiter depends on the processes of all holders. A later
+// waiter depends on the process of the waiter directly ahead of it. While these processes run, one
+// of them makes the change that concerns the waiter, and notifies the waiter. If such a process
+// ends before, the waiter notices the end. A process without an entry, or one that cannot reach the
+// waiter, may change the record without a notification. So every waiter also reads the record from
+// time to time.
 
 namespace detail {
 
