@@ -1,4 +1,4 @@
-// What one process pays alone: for a slot, for a lock, and for the rules and the record without a store.
+// What one process pays alone: for a slot, for a lock, for a command under a lock, and for the rules and the record without a store.
 
 #include "durable/job.hpp"
 
@@ -8,6 +8,7 @@
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -22,6 +23,8 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace bench {
@@ -170,6 +173,34 @@ measured acquire_and_release(const lock_kind& kind, std::chrono::nanoseconds dur
             {{"p99", found->of[1]}, {"acquire p50", found->of[2]}, {"writes", found->of[3]}}};
 }
 
+// ---- A command
+//
+// What a shell waits for: the lock, a program that does nothing, and the release.
+
+void run_command(const std::string& under, const std::string& path) {
+    const std::string arguments[] = {under, path, "true"};
+    char* words[4] = {};
+    std::transform(std::begin(arguments), std::end(arguments), words,
+                   [](const std::string& word) { return const_cast<char*>(word.c_str()); });
+    pid_t id = 0;
+    int status = ::posix_spawnp(&id, words[0], nullptr, nullptr, words, environ);
+    if (status != 0 || ::waitpid(id, &status, 0) != id || status != 0) {
+        throw std::runtime_error(under + " failed");
+    }
+}
+
+measured command_under(const std::string& program, std::chrono::nanoseconds duration) {
+    const std::string path = work_directory::path() + "/" + work_directory::fresh_name();
+    run_command(program, path); // makes the files
+    std::vector<std::int64_t> times;
+    const std::int64_t end = now_ns() + duration.count();
+    for (std::int64_t began = now_ns(); began < end || times.size() < 9; began = now_ns()) {
+        run_command(program, path);
+        times.push_back(now_ns() - began);
+    }
+    return {percentile(times, 0.5), {{"p99", percentile(times, 0.99) / 1e3}}};
+}
+
 // ---- The rules
 //
 // What the rules themselves cost: a record is read, a contender put into its queue, and the record
@@ -272,14 +303,24 @@ void add_slots() {
 
 void add_uncontended() {
     const std::chrono::nanoseconds duration = a_round(2.5);
-    table t("uncontended",
-            "acquire and release by one process; flock(2) and pg_advisory_lock keep no record");
+    table t(
+        "uncontended",
+        "acquire and release by one process; flock(2) alone and pg_advisory_lock keep no record");
     for (const auto* const kinds : {&other_locks(), &our_locks()}) {
         for (const lock_kind& kind : *kinds) {
             add_row(t, kind.name,
                     [&kind, duration] { return acquire_and_release(kind, duration); });
         }
     }
+}
+
+void add_command() {
+    const std::chrono::nanoseconds duration = a_round(5);
+    table t("command", "flock FILE true, and bide-lock FILE true, with the start of the programs");
+    add_row(t, "flock(1)", [duration] { return command_under("flock", duration); });
+#if defined(BIDE_BENCH_LOCK)
+    add_row(t, "bide-lock", [duration] { return command_under(BIDE_BENCH_LOCK, duration); });
+#endif
 }
 
 void add_reducer() {

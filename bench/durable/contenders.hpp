@@ -39,6 +39,7 @@ struct lock_kind {
     std::string name;
     members shared_by = members::processes;
     bool is_ours = true; // else it counts nothing, and takes no terms
+    bool polls = false;  // a contender that waits looks again after 100 ms
     std::function<void()> prepare;
     std::function<std::unique_ptr<contender>(const std::string& place, slot_meter&,
                                              const lock_terms&)>
@@ -48,9 +49,10 @@ struct lock_kind {
 // Those of bide, over each store.
 const std::vector<lock_kind>& our_locks();
 
-// flock(2), whose owner is a process on this machine and which is gone with it; PostgreSQL's
-// advisory lock, whose owner is a connection. Neither has a lease, so one that hangs holds for
-// ever, nor a token by which a resource could tell; neither remembers anything.
+// What users of the same stores write themselves, or get with the store. flock(2), alone and with two
+// writes that are synced; PostgreSQL's advisory lock, and an UPDATE of a row; Redis's SET NX; etcd's
+// lock. Only etcd's has a queue and tokens. The first and the advisory lock keep nothing, so they have
+// no lease either: a holder that hangs holds for ever.
 const std::vector<lock_kind>& other_locks();
 
 } // namespace bench

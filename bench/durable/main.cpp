@@ -9,6 +9,7 @@ namespace bench {
 
 void add_slots();       // one process loads and stores, beside the disk's own cost
 void add_uncontended(); // one process alone
+void add_command();     // a command under a lock of a file
 void add_handoff();     // from one process to the next
 void add_contended();   // 16 processes want one lock, 32 want four permits
 void add_storms();      // compare-and-swap by 2, 16 and 64 processes
@@ -23,8 +24,8 @@ void add_all() {
     benchmark::AddCustomContext("stores", describe_stores());
     benchmark::AddCustomContext("files", "below " + below + ", on " + filesystem_of(below) +
                                              "; those of servers on " + filesystem_of("/tmp"));
-    for (const auto add : {add_slots, add_uncontended, add_handoff, add_contended, add_storms,
-                           add_herd, add_recovery, add_reducer}) {
+    for (const auto add : {add_slots, add_uncontended, add_command, add_handoff, add_contended,
+                           add_storms, add_herd, add_recovery, add_reducer}) {
         add();
     }
 }

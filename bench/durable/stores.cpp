@@ -103,18 +103,10 @@ std::unique_ptr<test::redis_server> redis;
 class redis_store final : public store_of<redis_store> {
 public:
     const char* name() const override { return "Redis"; }
-    void prepare() override {
-        if (redis == nullptr) {
-            redis = std::make_unique<test::redis_server>();
-        }
-        port_ = redis->port();
-    }
+    void prepare() override { redis_port(); }
     bide::redis_slot open_slot(const std::string& place) {
-        return {"redis://127.0.0.1:" + std::to_string(port_), place};
+        return {"redis://127.0.0.1:" + std::to_string(redis_port()), place};
     }
-
-private:
-    int port_ = 0;
 };
 #endif
 
@@ -124,16 +116,8 @@ std::unique_ptr<test::etcd_server> etcd;
 class etcd_store final : public store_of<etcd_store> {
 public:
     const char* name() const override { return "etcd"; }
-    void prepare() override {
-        if (etcd == nullptr) {
-            etcd = std::make_unique<test::etcd_server>();
-        }
-        endpoint_ = etcd->endpoint();
-    }
-    bide::etcd_slot open_slot(const std::string& place) { return {endpoint_, place}; }
-
-private:
-    std::string endpoint_;
+    void prepare() override { static_cast<void>(etcd_endpoint()); }
+    bide::etcd_slot open_slot(const std::string& place) { return {etcd_endpoint(), place}; }
 };
 #endif
 
@@ -198,6 +182,28 @@ std::string postgres_conninfo() {
         }
     }
     return postgres->conninfo();
+#else
+    return {};
+#endif
+}
+
+int redis_port() {
+#if defined(BIDE_BENCH_HAS_REDIS)
+    if (redis == nullptr) {
+        redis = std::make_unique<test::redis_server>();
+    }
+    return redis->port();
+#else
+    return 0;
+#endif
+}
+
+std::string etcd_endpoint() {
+#if defined(BIDE_BENCH_HAS_ETCD)
+    if (etcd == nullptr) {
+        etcd = std::make_unique<test::etcd_server>();
+    }
+    return etcd->endpoint();
 #else
     return {};
 #endif

@@ -38,8 +38,11 @@ public:
 const std::vector<store*>& stores();
 void stop_servers();
 
-// For libpq; empty where there is no server. Starts it.
+// The addresses of the servers, which they start: for libpq, a port of 127.0.0.1, a URL. Empty or 0
+// if the client is not compiled in.
 std::string postgres_conninfo();
+int redis_port();
+std::string etcd_endpoint();
 
 // One line.
 std::string describe_stores();

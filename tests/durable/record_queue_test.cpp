@@ -86,6 +86,7 @@ TEST_CASE("record: permits are not passed on to a waiter that could not use them
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.boot = "another"; }));
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.pid = 0; }));
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.mark = 0; })); // its end is not seen
+    REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.mark = 3 << 24; })); // no mark
     REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::observed; }));
     REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::caller; }));
     // The time of the caller is on another clock than the record's.
@@ -155,6 +156,18 @@ TEST_CASE("record: a waiter is concerned if it depends on another process than b
     release_of(after, 1, 20); // 3 holds with 2, and 4 is the first now
     pass_on(after, two, 20, at(20), here);
     REQUIRE(concerned_by_change(pair, after) == marks{3, 4});
+}
+
+TEST_CASE("record: without a common clock, a release concerns the first waiter") {
+    const terms t = listening();
+    record before = queue(t, {1, 2, 3});
+    before.clock = lock_clock::observed;
+    record after = before;
+    release_of(after, 1, 20);
+    REQUIRE(concerned_by_change(before, after) == marks{2});
+    REQUIRE(is_told(before, 1));
+    before.clock = lock_clock::caller;
+    REQUIRE_FALSE(is_told(before, 1));
 }
 
 TEST_CASE("record: a waiter that does not listen is told of nothing") {

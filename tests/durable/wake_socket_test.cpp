@@ -1,7 +1,8 @@
-// Processes that wait for a lock in a file are woken by the process that grants it to them. Nothing
+// Processes that wait for a lock are woken by the process that grants it to them. Nothing
 // here wakes up by itself within the time of a test: the interval of polls is an hour.
 
 #include <bide/durable/locks.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>
@@ -50,8 +51,46 @@ private:
     counts* in_;
 };
 
-bide::durable_options never_polling() {
+// The same file as a server would be: without marks of presence and watches, with a clock.
+class remote_slot : public counting_slot {
+public:
+    using counting_slot::counting_slot;
+
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
+        auto seen = counting_slot::load();
+        if (seen) {
+            seen->server_ms = bide::durable::unix_ms();
+        }
+        return seen;
+    }
+    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) override {
+        auto tried = counting_slot::compare_exchange(version, value);
+        if (tried.current) {
+            tried.current->server_ms = bide::durable::unix_ms();
+        }
+        return tried;
+    }
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
+        return slot::watch();
+    }
+    bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
+        return slot::be_present();
+    }
+    bide::presence is_present(std::int64_t mark) const override { return slot::is_present(mark); }
+    static constexpr bide::slot_guarantees guarantees{
+        .keeps_acknowledged = true, .multi_host = true, .clock = bide::lock_clock::server};
+};
+
+bide::slot_ref slot_on(bool is_remote, const std::string& path, counts& in) {
+    return is_remote ? bide::slot_ref(remote_slot(path, in))
+                     : bide::slot_ref(counting_slot(path, in));
+}
+
+bide::durable_options never_polling(bool is_observed = false) {
     bide::durable_options o = test::unhurried();
+    if (is_observed) { // as on etcd: no grants are passed on
+        o.clock = bide::lock_clock::observed;
+    }
     o.poll_least = o.poll_most = 1h;
     o.lease = 1h;
     return o;
@@ -83,13 +122,14 @@ void await_waiters(bide::durable_mutex& in, std::size_t count) {
 TEST_CASE("wake_socket: each waiting process reads the record once for its own turn, and no more",
           "[promise.durable-directed-wake]") {
     constexpr int waiters = 5;
+    const bool is_remote = GENERATE(false, true);
     const test::temp_directory directory("wake-socket");
     const std::string path = directory.path() + "/lock";
     const test::shared_with_children<board> all;
     test::children processes(waiters + 1, [&](int i, const auto& gate) -> std::string {
         gate();
         counts& mine = all->of[static_cast<std::size_t>(i)];
-        bide::durable_mutex lock(counting_slot(path, mine), never_polling());
+        bide::durable_mutex lock(slot_on(is_remote, path, mine), never_polling());
         std::string said;
         for (const int round : {0, 10}) {
             if (i == 0) { // holds it until all wait, one after the other
@@ -124,9 +164,11 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
     const std::string path = directory.path() + "/lock";
     const test::shared_with_children<board> all;
     const bool is_first_killed = GENERATE(false, true);
+    const bool is_remote = GENERATE(false, true);
+    const bool is_observed = GENERATE(false, true);
     test::children processes(3, [&](int i, const auto& gate) -> std::string {
         gate();
-        bide::durable_mutex mine(bide::file_slot(path), never_polling());
+        bide::durable_mutex mine(slot_on(is_remote, path, all->of[0]), never_polling(is_observed));
         if (i == 0) {
             auto held = mine.acquire();
             all->turn = 1;
@@ -194,11 +236,14 @@ TEST_CASE("wake_socket: no process waits for ever among processes that acquire a
           "[promise.durable-directed-wake]") {
     constexpr int permits = 2;
     const int rounds = 60;
+    const bool is_remote = GENERATE(false, true);
+    const bool is_observed = GENERATE(false, true);
     const test::temp_directory directory("wake-socket");
     const std::string path = directory.path() + "/lock";
     const test::shared_with_children<board> all;
     test::children processes(5, [&](int i, const auto& gate) -> std::string {
-        bide::durable_semaphore mine(bide::file_slot(path), permits, never_polling());
+        bide::durable_semaphore mine(slot_on(is_remote, path, all->of[0]), permits,
+                                     never_polling(is_observed));
         gate();
         for (int n = 0; n < rounds; ++n) {
             bide::acquire_request request;

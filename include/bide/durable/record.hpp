@@ -555,15 +555,14 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // These rules select the waiters that are granted their permits by a change of the record, and the
 // waiters that have to read the record afterwards.
 //
-// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
-// Without pass_on(), each waiter acquires its permits by a change of its own, so every waiter has
-// to read the record after each change. If every process ahead of a waiter can notify it, the
-// waiter waits for a notification instead. The first waiter depends on the processes of all
-// holders. A later waiter depends on the process of the waiter directly ahead of it. While these
-// processes run, one of them makes the change that concerns the waiter, and notifies the waiter. If
-// such a process ends before, the waiter notices the end. A process without an entry, or one that
-// cannot reach the waiter, may change the record without a notification. So every waiter also reads
-// the record from time to time.
+// Where pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
+// every process ahead of a waiter can notify it, the waiter reads the record after a notification,
+// and not after each change. The first waiter depends on the processes of all holders. A later
+// waiter depends on the process of the waiter directly ahead of it. While these processes run, one
+// of them makes the change that concerns the waiter, and notifies the waiter. If such a process
+// ends before, the waiter notices the end. A process without an entry, or one that cannot reach the
+// waiter, may change the record without a notification. So every waiter also reads the record from
+// time to time.
 
 namespace detail {
 
@@ -573,13 +572,19 @@ inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
 
-// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter listens
-// (terms::listens), it can read the times of the grant, and other contenders would notice the end
-// of its process before its lease is over.
+// Returns true if the waiter listens (terms::listens), is on the machine of `self`, and other
+// contenders would notice the end of its process before its lease is over.
+inline bool is_near(const waiter& w, const origin& self) noexcept {
+    const bool has_mark = w.from.mark % (1 << 24) != 0;
+    const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || has_mark;
+    return w.lease_ms != 0 && w.from.pid != 0 && is_seen && !w.from.boot.empty() &&
+           w.from.boot == self.boot;
+}
+
+// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter is near, and can
+// read the times of the grant.
 inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
-    const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || w.from.mark != 0;
-    return has_common_clock(r) && w.lease_ms != 0 && w.from.pid != 0 && is_seen &&
-           !w.from.boot.empty() && w.from.boot == self.boot;
+    return has_common_clock(r) && is_near(w, self);
 }
 
 // Returns true if the waiter of that index depends on the process.
@@ -622,7 +627,8 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
 
 /// Returns the marks of presence of the processes that have to read the record after a change.
 /// These processes have waiters that listen (terms::listens) and that were granted their permits,
-/// lost their places, or now depend on another process.
+/// lost their places, or now depend on another process. If pass_on() grants nothing, because the
+/// contenders have no common clock, they also have the first waiter whose permits are free.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed
@@ -633,8 +639,10 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
             return !detail::depends(before, was, entry.from);
         };
         const bool is_concerned =
-            !waits || (next == 0 ? std::any_of(after.holders.begin(), after.holders.end(), is_new)
-                                 : is_new(after.waiters[next - 1]));
+            !waits ||
+            (next == 0 ? std::any_of(after.holders.begin(), after.holders.end(), is_new) ||
+                             (!detail::has_common_clock(after) && w.weight <= free_permits(after))
+                       : is_new(after.waiters[next - 1]));
         next += waits ? 1 : 0;
         if (is_concerned && w.lease_ms != 0 && w.from.mark != 0 &&
             std::find(marks.begin(), marks.end(), w.from.mark) == marks.end()) {
@@ -645,13 +653,13 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
 }
 
 /// Returns true if the waiter is notified of every change that concerns it: each process ahead of
-/// it can notify the waiter's process, and would grant the waiter its permits (pass_on()).
+/// it can notify the waiter's process.
 inline bool is_told(const record& r, std::size_t index) noexcept {
     const waiter& w = r.waiters[index];
     const auto reaches_it = [&](const auto& entry) {
-        return entry.from.network == w.from.network && detail::is_served_by(r, w, entry.from);
+        return entry.from.network == w.from.network && detail::is_near(w, entry.from);
     };
-    return w.from.mark != 0 && w.from.network != 0 &&
+    return r.clock != lock_clock::caller && w.from.mark != 0 && w.from.network != 0 &&
            std::all_of(r.holders.begin(), r.holders.end(), reaches_it) &&
            std::all_of(r.waiters.begin(), r.waiters.begin() + static_cast<std::ptrdiff_t>(index),
                        reaches_it);

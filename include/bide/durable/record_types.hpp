@@ -48,7 +48,8 @@ struct origin {
     std::int64_t pid = 0; ///< the process; 0: not bound to one
     std::int64_t start = 0; ///< when the process started, in ticks since the boot: pids are reused
     std::int64_t space = 0; ///< the namespace of the pid
-    std::int64_t mark = 0;  ///< the mark of a slot_presence; 0: none
+    std::int64_t mark = 0; ///< the mark of a slot_presence; 0: none. A multiple of 2^24 is no mark:
+                           ///< by that number, other processes of the machine only wake this one.
     std::int64_t network = 0; ///< the network namespace of the process; 0: not known
 
     friend bool operator==(const origin&, const origin&) = default;

@@ -91,7 +91,8 @@ private:
 
 // Wakes another process of the same machine and network namespace that waits for a durable lock:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
-// mark of presence of the waiting process (slot_presence in slot.hpp).
+// mark of presence of the waiting process (slot_presence in slot.hpp), or on a server the number in
+// its place (origin::mark).
 //
 // If another program sends to the socket, the waiter reads the record once more than needed. If
 // another program takes the name first, the waiter watches every change of the slot, as on a system

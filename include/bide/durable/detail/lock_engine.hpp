@@ -163,7 +163,10 @@ struct BIDE_SHARED bound_tickets {
 // The state that each process keeps for the slot of a lock. A contender uses `watch`, `last` and
 // `seen` only while it has the turn.
 struct process_part final : slot_part, durable::process_knowledge {
-    using slot_part::slot_part;
+    process_part(slot& its, bool is_on_server)
+        : slot_part(its),
+          wake_number(is_on_server ? std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25
+                                   : 0) {}
 
     // Returns the origin of a contender, which may be bound to this process. The first bound
     // contender takes a mark of presence, which stays open as long as this object.
@@ -184,7 +187,7 @@ struct process_part final : slot_part, durable::process_knowledge {
                 can_have_none = taken.error() == std::errc::operation_not_supported;
             }
         }
-        from.mark = own_mark != nullptr ? own_mark->mark() : 0;
+        from.mark = own_mark != nullptr ? own_mark->mark() : wake_number;
         return from;
     }
 
@@ -228,6 +231,7 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     const durable::origin here = durable::this_origin(true); // where this process runs
     const std::string name = here.host + ":" + std::to_string(::getpid());
+    const std::int64_t wake_number; // on a server: origin::mark, the name of the wake socket
 
     mutex marking;
     std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark, then it stays
@@ -609,7 +613,7 @@ private:
     struct access {
         explicit access(slot_ref to) noexcept : of(std::move(to)) {}
         process_part& own() {
-            return parts.get([this] { return process_part(*of); });
+            return parts.get([this] { return process_part(*of, of.guarantees().multi_host); });
         }
 
         slot_ref of;
@@ -638,7 +642,7 @@ private:
             mine.close_if_idle();
             if (what == intent::watch) {
                 const auto mark = mine.mark();
-                mine.watch.open(mine.of, mark != nullptr ? mark->mark() : 0);
+                mine.watch.open(mine.of, mark != nullptr ? mark->mark() : mine.wake_number);
             }
             if (what >= intent::wait) {
                 mine.watch.drain();
