@@ -154,16 +154,14 @@ template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f)
 
 // Reads a record. Any other value, such as the record of a lock, is durable_errc::corrupt_record.
 inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
-    const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
-    rate_record r;
-    if (const std::error_code error = durable::detail::read_text(text, r, corrupt)) {
-        return unexpected{error};
+    auto r = durable::detail::read_text<rate_record>(text, durable_errc::corrupt_record);
+    if (r) {
+        const auto rate = token_rate::make(r->rate.count, r->rate.period_ns, r->rate.burst);
+        if (!rate || r->kind != rate_kind) {
+            return unexpected{make_error_code(durable_errc::corrupt_record)};
+        }
+        r->rate = *rate;
     }
-    const auto rate = token_rate::make(r.rate.count, r.rate.period_ns, r.rate.burst);
-    if (!rate || r.kind != rate_kind) {
-        return unexpected{corrupt};
-    }
-    r.rate = *rate;
     return r;
 }
 

@@ -8,7 +8,7 @@
 // In the gateway's JSON, keys and values are base64, 64-bit numbers are strings, and members that
 // are zero, false or empty are left out.
 
-#include <bide/durable/detail/json_fields.hpp>
+#include <bide/durable/record_json.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/etcd.hpp>
 
