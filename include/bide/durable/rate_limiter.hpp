@@ -49,17 +49,16 @@ struct rate_options {
 
 /// How long to wait for tokens.
 struct rate_wait {
-    /// Makes a wait without a limit. This class is no aggregate, because g++ before 13 destroys
-    /// aggregates twice in co_await expressions.
-    rate_wait() noexcept {}
-    /// Makes a wait with these limits.
-    rate_wait(std::chrono::nanoseconds most, std::stop_token token) noexcept
+    /// Makes a wait with these limits; by default, there is none. This class is no aggregate,
+    /// because g++ before 13 destroys aggregates twice in co_await expressions.
+    rate_wait(std::chrono::nanoseconds most = std::chrono::nanoseconds::max(),
+              std::stop_token token = {}) noexcept
         : timeout(most), stop(std::move(token)) {}
 
     /// Tokens that come later than this are not taken.
-    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    std::chrono::nanoseconds timeout;
     /// Ends the wait when a stop is requested.
-    std::stop_token stop{};
+    std::stop_token stop;
 };
 
 /// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket

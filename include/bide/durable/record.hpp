@@ -103,13 +103,9 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
     }
     h.lease_ms = std::max(lease_ms, left);
     h.expires_at = is_known ? std::max(h.expires_at, now + lease_ms) : now + h.lease_ms;
-    if (!is_known) { // from here on the times are on this clock
+    if (!is_known) { // from here on the times are on this clock; children may have a mark alone
         const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
-        h.from = self;
-        if (mark != 0) { // the mark is not of this process: children may have it
-            h.from.pid = h.from.start = h.from.space = h.from.network = 0;
-            h.from.mark = mark;
-        }
+        h.from = mark != 0 ? origin{.host = self.host, .boot = self.boot, .mark = mark} : self;
     }
     h.renewals = next_move(h.renewals);
     h.observed.clear();
@@ -141,8 +137,7 @@ inline bool rest(const record& r, holder& h, std::int64_t now, const origin& sel
 // Returns the lowest lane that no holder has.
 inline std::int64_t lowest_free_lane(const record& r) {
     std::int64_t lane = 0;
-    const auto is_taken = [&](const holder& h) { return h.lane == lane; };
-    while (std::any_of(r.holders.begin(), r.holders.end(), is_taken)) {
+    while (std::ranges::find(r.holders, lane, &holder::lane) != r.holders.end()) {
         ++lane;
     }
     return lane;
@@ -192,16 +187,12 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
     }
     bool changed = false;
     const auto see = [&](auto& e) {
-        if (!has_same_clock(r, e.from, self.from)) {
+        if (e.nonce != self.nonce && !has_same_clock(r, e.from, self.from)) {
             changed = observe(e, now, self.from.boot) || changed;
         }
     };
     std::for_each(r.holders.begin(), r.holders.end(), see);
-    for (waiter& w : r.waiters) {
-        if (w.nonce != self.nonce) {
-            see(w);
-        }
-    }
+    std::for_each(r.waiters.begin(), r.waiters.end(), see);
     return changed;
 }
 
@@ -238,9 +229,9 @@ inline bool is_valid(const contender& self) noexcept {
                 self.weight <= largest_permits && self.about.note.size() <= longest_note &&
                 labels.size() <= most_labels;
     for (auto one = labels.begin(); good && one != labels.end(); ++one) {
-        const auto has_key = [&](const label& other) { return other.key == one->key; };
         good = !one->key.empty() && one->key.size() <= longest_label &&
-               one->value.size() <= longest_label && std::none_of(labels.begin(), one, has_key);
+               one->value.size() <= longest_label &&
+               std::ranges::find(labels.begin(), one, one->key, &label::key) == one;
     }
     return good;
 }
@@ -293,28 +284,6 @@ inline acquire_outcome refused(std::error_code why, bool changed = false) noexce
     return {.changed = changed, .error = why};
 }
 
-// The outcome of a contender that holds its permits now.
-inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
-    return {.status = status, .changed = true, .fence = mine.fence, .lane = mine.lane};
-}
-
-// Returns the outcome for a contender that listens (terms::listens) and was granted its permits by
-// pass_on(). Returns nothing if there is no such grant, if the times of the grant are on another
-// clock, or if most of its lease is over.
-inline std::optional<acquire_outcome> found_grant(record& r, const contender& self, const terms& t,
-                                                  std::int64_t now) {
-    const holder* const mine = t.listens ? find_holder(r, self.nonce) : nullptr;
-    const std::int64_t left = mine != nullptr ? mine->expires_at - now : 0;
-    if (left <= t.lease_ms / 2 || left > mine->lease_ms || mine->weight != self.weight ||
-        !has_same_clock(r, mine->from, self.from)) {
-        return std::nullopt;
-    }
-    acquire_outcome out = has_permits(acquire_status::held, *mine);
-    out.changed = false;
-    out.expires_at = mine->expires_at;
-    return out;
-}
-
 // Makes the contender a holder. `place` is its place in the queue, or the end.
 inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, const contender& self,
                              const terms& t, std::int64_t now) {
@@ -324,7 +293,8 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     }
     r.fence = fence + 1;
     const std::int64_t lease_ms = std::max(t.lease_ms, t.at_least_ms);
-    holder mine{{self, now + lease_ms}, fence, lowest_free_lane(r), lease_ms};
+    const std::int64_t lane = lowest_free_lane(r);
+    holder mine{{self, now + lease_ms}, fence, lane, lease_ms};
     if (t.at_least_ms != 0) {
         hold_until(r, mine, now + t.at_least_ms, self.from);
     }
@@ -332,7 +302,7 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
         r.waiters.erase(place);
     }
     r.holders.push_back(std::move(mine));
-    return has_permits(acquire_status::granted, r.holders.back());
+    return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
 // Enters the contender in the queue, or keeps its place there from expiring. Returns true if the
@@ -386,8 +356,7 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
     }
     out.changed = (is_queued || t.enqueue) && enter(r, place, self, t, now);
     if (out.changed || !is_queued) {
-        out.is_only_observed = observe(r, self, now) && !out.changed;
-        out.changed = out.is_only_observed || out.changed;
+        out.changed = observe(r, self, now) || out.changed;
     }
     return out;
 }
@@ -417,8 +386,16 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (adopts && !t.adopt_permits) {
         return detail::refused(durable_errc::permits_mismatch);
     }
-    if (const auto found = detail::found_grant(r, self, t, now)) {
-        return *found;
+    // pass_on() may have granted it its permits. If it can read the times of that grant, and most of
+    // the lease is left, it keeps the lease.
+    const holder* const found = t.listens ? detail::find_holder(r, self.nonce) : nullptr;
+    const std::int64_t left = found != nullptr ? found->expires_at - now : 0;
+    if (left > t.lease_ms / 2 && left <= found->lease_ms && found->weight == self.weight &&
+        detail::has_same_clock(r, found->from, self.from)) {
+        return {.status = acquire_status::held,
+                .fence = found->fence,
+                .lane = found->lane,
+                .expires_at = found->expires_at};
     }
     sweep(r, judge, self.nonce);
     if (adopts && !(r.holders.empty() && r.waiters.empty())) {
@@ -436,7 +413,10 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
         detail::extend(r, *mine, t.lease_ms, now, self.from);
         mine->from = self.from;
         mine->about = self.about;
-        return detail::has_permits(acquire_status::held, *mine);
+        return {.status = acquire_status::held,
+                .changed = true,
+                .fence = mine->fence,
+                .lane = mine->lane};
     }
     std::int64_t wanted = self.weight; // with the permits of the waiters ahead
     auto place = r.waiters.begin();

@@ -192,18 +192,17 @@ public:
         const auto apply = [&](const slot_snapshot& from, std::int64_t, bool,
                                std::error_code& error) -> std::optional<std::string> {
             auto stored = read(from);
-            if (!stored) {
-                error = stored.error();
+            error = stored ? std::error_code() : stored.error();
+            if (error || !(rule(*stored) || stored->begins_again)) {
                 return std::nullopt;
             }
-            const bool is_changed = rule(*stored);
-            return is_changed || stored->begins_again
-                       ? std::optional(durable::detail::write_text(*stored))
-                       : std::nullopt;
+            return durable::detail::write_text(*stored);
         };
-        const std::error_code error =
-            update_value(own(), until, options.retry_time, [] {}, apply, [] {});
-        return error ? unexpected{error} : result<void, std::error_code>();
+        if (const auto error =
+                update_value(own(), until, options.retry_time, [] {}, apply, [] {})) {
+            return unexpected{error};
+        }
+        return {};
     }
     call_limits limits(deadline until, std::stop_token stop = {}) const {
         return {until, std::chrono::nanoseconds(deadline::saturated_ns(options.attempt_limit)),
@@ -224,49 +223,47 @@ private:
         return own_.get([this] { return part(*slot_); });
     }
     // Reads the record of a snapshot, and drains its debt until now.
-    result<rate_record, std::error_code> read(const slot_snapshot& from);
+    result<rate_record, std::error_code> read(const slot_snapshot& from) {
+        const bool is_boottime = clock_ == lock_clock::boottime;
+        rate_time now{clock_, 0, durable::unix_ms(), is_boottime ? own().boot : std::string()};
+        if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
+            return unexpected{make_error_code(durable_errc::storage_error)};
+        }
+        now.now_ms = is_boottime                    ? durable::boottime_ms()
+                     : clock_ == lock_clock::server ? *from.server_ms
+                     : options.now                  ? options.now().count()
+                                                    : now.unix_ms;
+        if (now.now_ms < 0 || now.now_ms > durable::largest_number) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
+        }
+        rate_record r{rate, 0, now};
+        if (from.version != 0) {
+            auto there = decode_rate(from.value);
+            if (!there) {
+                return there;
+            }
+            r = std::move(*there);
+            if (r.at.clock != clock_) {
+                return unexpected{make_error_code(durable_errc::clock_mismatch)};
+            }
+            r.advance(now, options.clock_tolerance.count());
+        }
+        if (r.rate != rate) {
+            if (!options.adopt_rate) {
+                return unexpected{make_error_code(durable_errc::permits_mismatch)};
+            }
+            r.adopt(rate);
+        }
+        if (from.fell_back) { // tokens of the lost value may have been taken
+            r.debt = std::max(r.debt, r.rate.capacity());
+        }
+        return r;
+    }
 
     slot_ref slot_;
     const lock_clock clock_;
     per_process<part> own_;
 };
-
-inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot& from) {
-    const bool is_boottime = clock_ == lock_clock::boottime;
-    rate_time now{clock_, 0, durable::unix_ms(), is_boottime ? own().boot : std::string()};
-    if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
-        return unexpected{make_error_code(durable_errc::storage_error)};
-    }
-    now.now_ms = is_boottime                    ? durable::boottime_ms()
-                 : clock_ == lock_clock::server ? *from.server_ms
-                 : options.now                  ? options.now().count()
-                                                : now.unix_ms;
-    if (now.now_ms < 0 || now.now_ms > durable::largest_number) {
-        return unexpected{make_error_code(durable_errc::invalid_argument)};
-    }
-    rate_record r{rate, 0, now};
-    if (from.version != 0) {
-        auto there = decode_rate(from.value);
-        if (!there) {
-            return there;
-        }
-        r = std::move(*there);
-        if (r.at.clock != clock_) {
-            return unexpected{make_error_code(durable_errc::clock_mismatch)};
-        }
-        r.advance(now, options.clock_tolerance.count());
-    }
-    if (r.rate != rate) {
-        if (!options.adopt_rate) {
-            return unexpected{make_error_code(durable_errc::permits_mismatch)};
-        }
-        r.adopt(rate);
-    }
-    if (from.fell_back) { // tokens of the lost value may have been taken
-        r.debt = std::max(r.debt, r.rate.capacity());
-    }
-    return r;
-}
 
 // ---- tokens that were taken
 
@@ -314,8 +311,7 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     const auto done = from->update(tries_until, [&](rate_record& r) {
         const std::int64_t now = native_platform::now();
         const bool is_stored = r.last == some->nonce; // by an earlier try
-        rest = until.is_never() ? token_rate::most
-                                : std::max<std::int64_t>(until.steady_ns() - now, 0);
+        rest = std::max<std::int64_t>(until.steady_ns() - now, 0);
         wait = is_stored ? r.rate.wait_ns(r.debt) : r.take(n, std::min(rest, most), some->nonce);
         is_taken = r.last == some->nonce;
         some->ready = deadline::at_ns(now + wait);
@@ -331,13 +327,11 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     return is_taken ? std::move(some) : nullptr;
 }
 
-// Acquires n tokens. If they become available only after the end of the wait, the result is
-// errc::timeout, or false if Answer is bool. If the caller leaves the call to the store, the tokens
-// are given back.
+// Acquires n tokens, and returns `acquired`; if they become available only after the end of the
+// wait, returns `late`. If the caller leaves the call to the store, the tokens are given back.
 template <class Answer>
-task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
-                                                     std::int64_t n, rate_wait wait) {
-    constexpr bool is_try = std::is_same_v<Answer, bool>;
+task<Answer> acquire_tokens(std::shared_ptr<rate_store> from, std::int64_t n, rate_wait wait,
+                            Answer acquired, Answer late) {
     if (n < 1 || n > from->rate.burst) {
         co_return unexpected{
             make_error_code(n < 1 ? durable_errc::invalid_argument : durable_errc::too_heavy)};
@@ -355,25 +349,18 @@ task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store>
         co_return unexpected{got.error()};
     }
     if (*got == nullptr) {
-        if constexpr (is_try) {
-            co_return false;
-        }
-        co_return unexpected{make_error_code(errc::timeout)};
+        co_return late;
     }
     auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
     const auto over = co_await std::move(pause);
     (*got)->is_unused = false;
-    if (!over) {
-        auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
-                                          call_kind::has_to_run);
-        static_cast<void>(co_await std::move(returning));
-        co_return unexpected{make_error_code(errc::stopped)};
+    if (over) {
+        co_return acquired;
     }
-    if constexpr (is_try) {
-        co_return true;
-    } else {
-        co_return result<void, std::error_code>();
-    }
+    auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
+                                      call_kind::has_to_run);
+    static_cast<void>(co_await std::move(returning));
+    co_return unexpected{make_error_code(errc::stopped)};
 }
 
 } // namespace detail
@@ -388,7 +375,9 @@ durable_rate_limiter::durable_rate_limiter(slot_ref slot, std::int64_t count,
 
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
 durable_rate_limiter::async_acquire(std::int64_t n, rate_wait wait) {
-    return detail::acquire_tokens<void>(store_, n, std::move(wait));
+    using answer = result<void, std::error_code>;
+    return detail::acquire_tokens<answer>(store_, n, std::move(wait), {},
+                                          unexpected{make_error_code(errc::timeout)});
 }
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(std::int64_t n,
                                                                                 rate_wait wait) {
@@ -396,7 +385,9 @@ BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(
 }
 BIDE_DURABLE_INLINE task<result<bool, std::error_code>>
 durable_rate_limiter::async_try_acquire(std::int64_t n) {
-    return detail::acquire_tokens<bool>(store_, n, {std::chrono::nanoseconds(0), {}});
+    using answer = result<bool, std::error_code>;
+    return detail::acquire_tokens<answer>(store_, n, {std::chrono::nanoseconds(0), {}}, true,
+                                          false);
 }
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_rate_limiter::try_acquire(std::int64_t n) {
