@@ -45,8 +45,7 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // from that time. So even contenders that each live shorter than a lease see the lease expire.
 //   - A stored observation ends no lease early. The compare-and-swap that stores it fails if the
 //     entry has changed since it was seen. Its time is read only on the clock on which it was
-//     written. Each renewal or refresh removes it. A program that does not know observations keeps
-//     it, but changes the entry's count of moves: an observation with another count is void.
+//     written. Each renewal or refresh removes it, or at least makes it void: it has another count.
 //   - An entry has at most eight observations, each of another boot. If there are more boots, each
 //     attempt replaces one observation, which a hash of the time selects. It is not always the
 //     oldest one, because that is the first to show that the lease has expired.
@@ -158,41 +157,35 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Stores an observation of that boot that begins at `now`. Returns false if there is a valid one.
-template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
-    const stored_observation* const known = find_observation(e, boot);
-    if (known != nullptr && known->since <= now) { // a time in the future is of another clock
-        return false;
-    }
-    std::erase_if(e.observed, [&](const stored_observation& old) {
-        return old.moves != moves_of(e) || old.boot == boot;
-    });
-    if (e.observed.size() >= most_observations) {
-        // The upper bits of a product with 2^64 / (golden ratio): so times at regular intervals are
-        // spread over all indices.
-        const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
-        e.observed.erase(e.observed.begin() +
-                         static_cast<std::ptrdiff_t>(spread % e.observed.size()));
-    }
-    e.observed.push_back({boot, moves_of(e), now, {}});
-    return true;
-}
-
 // Stores an observation that begins at `now` in each entry whose times the contender cannot read,
 // unless the contender's boot has stored one already. Stores nothing with lock_clock::observed,
 // because boots are not reliable there. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
-    if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
-        return false;
-    }
+    const std::string& boot = self.from.boot;
     bool changed = false;
     const auto see = [&](auto& e) {
-        if (e.nonce != self.nonce && !has_same_clock(r, e.from, self.from)) {
-            changed = observe(e, now, self.from.boot) || changed;
+        const stored_observation* const known = find_observation(e, boot);
+        const bool is_seen = known != nullptr && known->since <= now; // else it is of another clock
+        if (is_seen || e.nonce == self.nonce || has_same_clock(r, e.from, self.from)) {
+            return;
         }
+        std::erase_if(e.observed, [&](const stored_observation& old) {
+            return old.moves != moves_of(e) || old.boot == boot;
+        });
+        if (e.observed.size() >= most_observations) {
+            // The upper bits of a product with 2^64 / (golden ratio): so times at regular intervals
+            // are spread over all indices.
+            const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
+            e.observed.erase(e.observed.begin() +
+                             static_cast<std::ptrdiff_t>(spread % e.observed.size()));
+        }
+        e.observed.push_back({boot, moves_of(e), now, {}});
+        changed = true;
     };
-    std::for_each(r.holders.begin(), r.holders.end(), see);
-    std::for_each(r.waiters.begin(), r.waiters.end(), see);
+    if (r.clock == lock_clock::boottime && !boot.empty()) {
+        std::for_each(r.holders.begin(), r.holders.end(), see);
+        std::for_each(r.waiters.begin(), r.waiters.end(), see);
+    }
     return changed;
 }
 
@@ -202,19 +195,17 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
 
 /// Makes an empty record, for the first contender.
 inline record fresh_record(const terms& t) {
-    record r;
-    r.permits = t.permits;
-    r.clock = t.clock;
-    r.fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_first_fence);
-    return r;
+    return {.permits = t.permits,
+            .clock = t.clock,
+            .fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_first_fence)};
 }
 
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
 /// A new token is the larger of this one and the record's next token. So it is larger than every
 /// token of a lost value, unless the clock is behind the time of the last grant in that value. A
-/// millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248. `us` is the microseconds
-/// of that millisecond, if the clock tells them.
+/// millisecond has 1,024 tokens, of which `us` selects one: the microseconds of that millisecond,
+/// if the clock tells them. The token reaches 2^53 in the year 2248.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -305,42 +296,9 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Enters the contender in the queue, or keeps its place there from expiring. Returns true if the
-// record has changed.
-inline bool enter(record& r, std::vector<waiter>::iterator place, const contender& self,
-                  const terms& t, std::int64_t now) {
-    const std::int64_t ttl_ms = t.waiter_ttl_ms;
-    waiter fresh;
-    fresh.ttl_ms = ttl_ms;
-    fresh.expires_at = now + ttl_ms;
-    if (t.listens) { // pass_on() may grant it this lease
-        fresh.lease_ms = t.lease_ms;
-        fresh.at_least_ms = t.at_least_ms;
-    }
-    if (place == r.waiters.end()) {
-        place = r.waiters.emplace(place);
-    } else {
-        const auto& mine = place->about.labels; // in the order of their keys
-        const auto& its = self.about.labels;
-        const std::int64_t left = place->expires_at - now;
-        if (left >= ttl_ms - ttl_ms / 3 && left <= ttl_ms && place->lease_ms == fresh.lease_ms &&
-            place->at_least_ms == fresh.at_least_ms && place->from == self.from &&
-            place->about.note == self.about.note &&
-            std::is_permutation(mine.begin(), mine.end(), its.begin(), its.end())) {
-            return false;
-        }
-        fresh.refreshes = next_move(place->refreshes);
-        fresh.extra = std::move(place->extra);
-    }
-    *place = std::move(fresh);
-    static_cast<contender&>(*place) = self;
-    return true;
-}
-
-// Lets a contender wait, by enter(). If terms::enqueue is false, the contender enters no queue; if
-// the queue is full, it is refused. If the record changes anyway, or if the contender had no place,
-// also stores the contender's observations. A contender with a place may live long enough to see a
-// lease expire, so its observations alone do not change the record.
+// Enters the contender in the queue, or keeps its place there from expiring. If the record changes,
+// or if terms::enqueue is false, also stores the contender's observations. A contender with a place
+// may live long enough to see a lease expire, so its observations alone do not change the record.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();
@@ -354,10 +312,36 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
     if (!is_queued && t.enqueue && r.waiters.size() >= t.max_waiters) {
         return refused(durable_errc::queue_full, observe(r, self, now));
     }
-    out.changed = (is_queued || t.enqueue) && enter(r, place, self, t, now);
-    if (out.changed || !is_queued) {
-        out.changed = observe(r, self, now) || out.changed;
+    if (!is_queued && !t.enqueue) {
+        out.changed = observe(r, self, now);
+        return out;
     }
+    waiter fresh;
+    fresh.ttl_ms = t.waiter_ttl_ms;
+    fresh.expires_at = now + fresh.ttl_ms;
+    if (t.listens) { // pass_on() may grant it this lease
+        fresh.lease_ms = t.lease_ms;
+        fresh.at_least_ms = t.at_least_ms;
+    }
+    if (is_queued) {
+        const auto& mine = place->about.labels; // in the order of their keys
+        const auto& its = self.about.labels;
+        const std::int64_t left = place->expires_at - now;
+        if (left >= fresh.ttl_ms - fresh.ttl_ms / 3 && left <= fresh.ttl_ms &&
+            place->lease_ms == fresh.lease_ms && place->at_least_ms == fresh.at_least_ms &&
+            place->from == self.from && place->about.note == self.about.note &&
+            std::is_permutation(mine.begin(), mine.end(), its.begin(), its.end())) {
+            return out;
+        }
+        fresh.refreshes = next_move(place->refreshes);
+        fresh.extra = std::move(place->extra);
+    } else {
+        place = r.waiters.emplace(place);
+    }
+    *place = std::move(fresh);
+    static_cast<contender&>(*place) = self;
+    observe(r, self, now);
+    out.changed = true;
     return out;
 }
 
@@ -489,13 +473,11 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // These rules select the waiters that are granted their permits by the change of another process
 // (pass_on()), and the processes that are notified of a change.
 //
-// If every process ahead of a waiter can notify it, the waiter need not read the record after each
-// change: it waits for a notification. The first waiter depends on the processes of all holders. A
-// later waiter depends on the process of the waiter directly ahead of it. While these processes
-// run, one of them makes the change that concerns the waiter, and notifies it. If such a process
-// ends before, the waiter notices the end. A process without an entry, or one that cannot reach the
-// waiter, may change the record without a notification. So every waiter also reads the record from
-// time to time.
+// The first waiter depends on the processes of all holders. A later waiter depends on the process
+// of the waiter directly ahead of it. While these processes run, one of them makes the change that
+// concerns the waiter, and notifies it. If such a process ends before, the waiter notices the end.
+// A process without an entry, or one that cannot reach the waiter, may change the record without a
+// notification. So every waiter also reads the record from time to time.
 
 namespace detail {
 
@@ -620,19 +602,15 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record that is valid again because a later record was lost. The grants of the lost
-/// record are not known.
-///
-/// If terms::first_fence is larger than the next token of the record, it becomes the next token.
-/// Otherwise the next token grows by fence_leap. A leap alone is not enough: if the record that
-/// replaces the lost one is lost, too, a second leap from this record leads to the same tokens.
-///
-/// The counts of renewals of all holders continue from the new token. So no later renewal has the
-/// count of a lost one, which an observer may have seen for a long time.
-///
-/// If the lost record was acknowledged, it may have granted permits to a holder that this record
-/// does not show, and that holder may still work. Then this function enters a holder of all
-/// permits, for the longest lease of this record and the terms.
+/// Changes a record that is valid again because a later record, whose grants are not known, was
+/// lost:
+/// - If terms::first_fence is larger than the next token of the record, it becomes the next token.
+///   Otherwise the next token grows by fence_leap. A leap alone is not enough: if the record that
+///   replaces the lost one is lost, too, a second leap from this record leads to the same tokens.
+/// - The counts of renewals of all holders continue from the new token. So no later renewal has the
+///   count of a lost one, which an observer may have seen for a long time.
+/// - If the lost record was acknowledged, a holder that only that record shows may still work. So a
+///   holder of all permits enters, for the longest lease of this record and the terms.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;

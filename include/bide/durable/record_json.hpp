@@ -48,12 +48,9 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 namespace detail {
 
 // Reads and writes objects as JSON. A function fields(object, f) lists the fields of an object: it
-// calls f(name, value, how) for each of them. The type of the value decides what is stored:
-//
-//   std::int64_t       a number           std::vector<label>   an object of texts
-//   bool               true or false      std::vector<T>       an array of objects
-//   std::string        a text             std::optional<T>     an object; absent without a value
-//   lock_clock         its name           std::string_view     anything, as JSON; only read
+// calls f(name, value, how) for each of them. The type of the value decides how it is stored. A
+// std::vector<label> is an object of texts. A std::optional is absent if it has no value. A
+// std::string_view is any value, as JSON, and can only be read.
 //
 // If an object has a member `extra`, the reader keeps in it, as a JSON object, the fields that
 // fields() does not list. With a general JSON library, which makes a tree of the text, a change of
@@ -65,19 +62,15 @@ concept is_a = std::same_as<std::remove_const_t<T>, U>;
 
 // How a field is stored.
 struct stored_as {
+    std::int64_t least = 1; // the least number, or the least size of a text in bytes
+    std::int64_t most = longest_name;
     bool is_required = true; // an object without the field is not valid
     bool is_written = true;  // false: it is written unless it is zero or empty
-    std::int64_t least = 0;  // of a number
-    std::int64_t most = largest_number;
-    std::size_t longest = longest_name; // of a text, in bytes
-    bool may_be_empty = false;          // a text
 };
 constexpr stored_as number(std::int64_t least, std::int64_t most = largest_number) noexcept {
-    return {.least = least, .most = most};
+    return {least, most};
 }
-constexpr stored_as text(std::size_t longest = std::string::npos) noexcept {
-    return {.longest = longest, .may_be_empty = true};
-}
+constexpr stored_as text(std::int64_t longest = largest_number) noexcept { return {0, longest}; }
 // A field that may be absent.
 constexpr stored_as maybe(stored_as how, bool is_written = false) noexcept {
     how.is_required = false;
@@ -242,7 +235,8 @@ private:
     }
     void read(std::string& value, const stored_as& how) {
         string(value);
-        expect(value.size() <= how.longest && (how.may_be_empty || !value.empty()));
+        const auto size = static_cast<std::int64_t>(value.size());
+        expect(size >= how.least && size <= how.most);
     }
     void read(lock_clock& value, const stored_as&) {
         std::string name;

@@ -45,11 +45,10 @@ struct token_rate {
 
     // Returns the time until the debt has drained to the capacity of the bucket.
     std::int64_t wait_ns(std::int64_t debt) const noexcept {
-        const std::int64_t over = debt - capacity();
-        return over <= 0 ? 0 : over / count + (over % count != 0 ? 1 : 0);
+        return (std::max<std::int64_t>(debt - capacity(), 0) + count - 1) / count;
     }
     std::int64_t available(std::int64_t debt) const noexcept {
-        return debt >= capacity() ? 0 : (capacity() - debt) / period_ns;
+        return std::max<std::int64_t>(capacity() - debt, 0) / period_ns;
     }
 
     friend bool operator==(const token_rate&, const token_rate&) = default;
@@ -65,15 +64,12 @@ struct rate_time {
     std::string boot{}; // durable::this_boot(); empty if it is not known, or for other clocks
 };
 
-// The `kind` of a stored value, so that the record of a lock is not read as that of a limiter.
-inline constexpr std::string_view rate_kind = "bide.rate";
-
 struct rate_record {
     token_rate rate{};
     std::int64_t debt = 0; // at the time `at`
     rate_time at{};
     std::string last{}; // the nonce of the latest reservation; empty if it was given back
-    std::string kind{rate_kind};
+    std::string kind = "bide.rate"; // so that the record of a lock is not read as that of a limiter
 
     // True if advance() has found that the clock was set back since `at`. Then the record has to be
     // stored, so that the debt drains from the present time on. This field itself is not stored.
@@ -121,13 +117,12 @@ struct rate_record {
     }
 
     // Changes the rate and the burst to those of `to`. Reserved tokens become available when they
-    // would have been before. The bucket keeps its tokens, up to the new burst.
+    // would have been before. Otherwise, the bucket keeps its tokens, up to the new burst.
     void adopt(const token_rate& to) {
         const std::int64_t wait = rate.wait_ns(debt);
         const std::int64_t there = std::min(rate.available(debt), to.burst);
         const std::int64_t room = (token_rate::most - to.capacity()) / to.count;
-        debt = wait > 0 ? to.capacity() + std::min(wait, room) * to.count
-                        : to.capacity() - there * to.period_ns;
+        debt = to.capacity() + std::min(wait, room) * to.count - there * to.period_ns;
         rate = to;
     }
 };
@@ -157,7 +152,7 @@ inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
     auto r = durable::detail::read_text<rate_record>(text, durable_errc::corrupt_record);
     if (r) {
         const auto rate = token_rate::make(r->rate.count, r->rate.period_ns, r->rate.burst);
-        if (!rate || r->kind != rate_kind) {
+        if (!rate || r->kind != rate_record().kind) {
             return unexpected{make_error_code(durable_errc::corrupt_record)};
         }
         r->rate = *rate;

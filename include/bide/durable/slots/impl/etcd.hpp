@@ -114,8 +114,8 @@ struct etcd_login {
     std::string password;
 };
 
-inline constexpr durable::detail::stored_as etcd_field{
-    .is_required = false, .longest = std::string::npos, .may_be_empty = true};
+inline constexpr durable::detail::stored_as etcd_field =
+    durable::detail::maybe(durable::detail::text());
 
 template <class F> void fields(etcd_answer& a, F& f) {
     f("header", a.header, etcd_field);
