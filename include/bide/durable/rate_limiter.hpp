@@ -17,9 +17,8 @@ class rate_store;
 
 /// The options of a durable_rate_limiter. All limiters of a record need the same clock.
 struct rate_options {
-    /// If true, the record adopts the rate and the burst of this limiter. Reserved tokens keep
-    /// their times. If false, a limiter with another rate is refused:
-    /// durable_errc::permits_mismatch.
+    /// If true, the record adopts the rate and the burst of this limiter; reserved tokens keep
+    /// their times. If false, another rate is refused: durable_errc::permits_mismatch.
     bool adopt_rate = false;
 
     /// The clock of the record; by default the clock that the slot's guarantees name.
@@ -90,8 +89,7 @@ public:
     /// Constructs a limiter on a slot.
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
-    /// 2^61 ns, or if an option is out of range. The clock lock_clock::observed counts as out of
-    /// range.
+    /// 2^61 ns, or if an option is out of range; lock_clock::observed is.
     template <class R, class P>
     durable_rate_limiter(slot_ref slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,

@@ -493,7 +493,7 @@ inline bool is_served_by(const record& r, const waiter& w, const origin& self) n
 
 // Returns true if `is_it` is true of a process that the waiter of that index depends on.
 template <class F> bool any_before(const record& r, std::size_t index, F is_it) {
-    const auto is_from_it = [&](const entry& e) { return is_it(e.from); };
+    const auto is_from_it = [&](const entry& one) { return is_it(one.from); };
     return index == 0 ? std::any_of(r.holders.begin(), r.holders.end(), is_from_it)
                       : is_from_it(r.waiters[index - 1]);
 }

@@ -337,9 +337,8 @@ private:
             return value;
         };
         std::uint32_t code = hexadecimal();
-        expect(code < 0xdc00 || code > 0xdfff);
-        if (code >= 0xd800 && code < 0xdc00) { // a pair of surrogates
-            expect(take_if('\\'));
+        if (code >= 0xd800 && code <= 0xdfff) { // a pair of surrogates
+            expect(code < 0xdc00 && take_if('\\'));
             const std::uint32_t low = hexadecimal();
             expect(low >= 0xdc00 && low <= 0xdfff);
             code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);

@@ -4,14 +4,13 @@
 
 // The record of a durable_rate_limiter: the leaky bucket of ITU-T I.371 as a meter.
 //
-// The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
-// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available
-// when the debt is at most burst * period_ns. So they become available in the order in which they
-// were taken.
+// The record has a debt, in units that need no rounding, and the time at which the debt had that
+// size. A token that is taken adds period_ns units to the debt. In each nanosecond `count` units
+// drain away. Tokens that are taken are available when the debt is at most burst * period_ns. So
+// they become available in the order in which they were taken.
 //
-// The record stores the debt and the time at which the debt had that size. It stores no time in the
-// future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
-// no wait becomes longer.
+// The record stores no time in the future. So if the clock is set back, or after a reboot, the debt
+// drains from the new time on, and no wait becomes longer.
 
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/rate_limiter.hpp>
@@ -302,24 +301,20 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     const std::int64_t most = deadline::saturated_ns(from->options.longest_wait);
     std::int64_t wait = 0;
     std::int64_t rest = 0;
-    bool is_taken = false;
     const auto done = from->update(tries_until, [&](rate_record& r) {
         const std::int64_t now = native_platform::now();
         const bool is_stored = r.last == some->nonce; // by an earlier try
         rest = std::max<std::int64_t>(until.steady_ns() - now, 0);
         wait = is_stored ? r.rate.wait_ns(r.debt) : r.take(n, std::min(rest, most), some->nonce);
-        is_taken = r.last == some->nonce;
+        some->is_unused = r.last == some->nonce;
         some->ready = deadline::at_ns(now + wait);
-        return is_taken && !is_stored;
+        return some->is_unused && !is_stored;
     });
-    if (!done) {
-        return unexpected{done.error()};
+    some->is_unused = some->is_unused && done;
+    if (!done || (!some->is_unused && wait <= rest)) {
+        return unexpected{done ? make_error_code(durable_errc::queue_full) : done.error()};
     }
-    some->is_unused = is_taken;
-    if (!is_taken && wait <= rest) {
-        return unexpected{make_error_code(durable_errc::queue_full)};
-    }
-    return is_taken ? std::move(some) : nullptr;
+    return some->is_unused ? std::move(some) : nullptr;
 }
 
 // Acquires n tokens, and returns `acquired`; if they become available only after the end of the
