@@ -164,9 +164,11 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
     const std::string& boot = self.from.boot;
     bool changed = false;
     const auto see = [&](auto& e) {
+        if (has_same_clock(r, e.from, self.from) || e.nonce == self.nonce) {
+            return;
+        }
         const stored_observation* const known = find_observation(e, boot);
-        const bool is_seen = known != nullptr && known->since <= now; // else it is of another clock
-        if (is_seen || e.nonce == self.nonce || has_same_clock(r, e.from, self.from)) {
+        if (known != nullptr && known->since <= now) { // a time in the future is of another clock
             return;
         }
         std::erase_if(e.observed, [&](const stored_observation& old) {
@@ -481,14 +483,18 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 namespace detail {
 
+// Returns true if all contenders of one boot read the times of the record on one clock.
+inline bool has_common_clock(const record& r) noexcept {
+    return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
+}
+
 // Returns true if pass_on() by `self` may grant the waiter its permits: the waiter listens
-// (terms::listens), it reads the times of the grant on the same clock, and other contenders would
-// notice the end of its process before its lease is over.
+// (terms::listens), it can read the times of the grant, and other contenders would notice the end
+// of its process before its lease is over.
 inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
     const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || w.from.mark != 0;
-    const bool is_common = r.clock == lock_clock::boottime || r.clock == lock_clock::server;
-    return is_common && w.lease_ms != 0 && w.from.pid != 0 && is_seen && !w.from.boot.empty() &&
-           w.from.boot == self.boot;
+    return has_common_clock(r) && w.lease_ms != 0 && w.from.pid != 0 && is_seen &&
+           !w.from.boot.empty() && w.from.boot == self.boot;
 }
 
 // Returns true if `is_it` is true of a process that the waiter of that index depends on.
@@ -507,7 +513,7 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 /// Called after a change that may have freed permits or a place; the caller stores both together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
-    if (!is_valid(t, now) || r.clock != t.clock) {
+    if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
         return;
     }
     while (!r.waiters.empty() && free_permits(r) > 0) {

@@ -175,7 +175,9 @@ enum class acquire_status {
 /// The outcome of acquire().
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
-    bool changed = false;   ///< the record changed: the outcome is valid once it is stored
+    /// The record changed: the outcome is valid once it is stored. `waiting` without terms::enqueue
+    /// is valid at once.
+    bool changed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
     /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began

@@ -164,8 +164,8 @@ inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
 class rate_store {
 public:
     rate_store(slot_ref slot, std::optional<token_rate> its_rate, rate_options its_options)
-        : options(std::move(its_options)), slot_(std::move(slot)),
-          clock_(options.clock.value_or(slot_.guarantees().clock)) {
+        : options(std::move(its_options)), rate(its_rate.value_or(token_rate())),
+          slot_(std::move(slot)), clock_(options.clock.value_or(slot_.guarantees().clock)) {
         const bool is_sane =
             its_rate && clock_ != lock_clock::observed &&
             (clock_ != lock_clock::server || slot_.guarantees().clock == lock_clock::server) &&
@@ -175,10 +175,7 @@ public:
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));
         }
-        rate = *its_rate;
     }
-    rate_store(const rate_store&) = delete;
-    rate_store& operator=(const rate_store&) = delete;
 
     // Carries out a rule, by update_value(). Each try calls rule(record) once. It returns true if
     // the record has to be stored. Only the last call counts.
@@ -206,7 +203,7 @@ public:
     std::string explain() { return own().explain(); }
 
     const rate_options options;
-    token_rate rate;
+    const token_rate rate;
 
 private:
     struct part : slot_part {
