@@ -1,4 +1,3 @@
-#include <bide/durable/detail/json_fields.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>

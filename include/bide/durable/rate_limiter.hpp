@@ -17,9 +17,8 @@ class rate_store;
 
 /// The options of a durable_rate_limiter. All limiters of a record need the same clock.
 struct rate_options {
-    /// If true, the record adopts the rate and the burst of this limiter. Reserved tokens keep
-    /// their times. If false, a limiter with another rate is refused:
-    /// durable_errc::permits_mismatch.
+    /// If true, the record adopts the rate and the burst of this limiter; reserved tokens keep
+    /// their times. If false, another rate is refused: durable_errc::permits_mismatch.
     bool adopt_rate = false;
 
     /// The clock of the record; by default the clock that the slot's guarantees name.
@@ -49,17 +48,16 @@ struct rate_options {
 
 /// How long to wait for tokens.
 struct rate_wait {
-    /// Makes a wait without a limit. This class is no aggregate, because g++ before 13 destroys
-    /// aggregates twice in co_await expressions.
-    rate_wait() noexcept {}
-    /// Makes a wait with these limits.
-    rate_wait(std::chrono::nanoseconds most, std::stop_token token) noexcept
+    /// Makes a wait with these limits; by default, there is none. This class is no aggregate,
+    /// because g++ before 13 destroys aggregates twice in co_await expressions.
+    rate_wait(std::chrono::nanoseconds most = std::chrono::nanoseconds::max(),
+              std::stop_token token = {}) noexcept
         : timeout(most), stop(std::move(token)) {}
 
     /// Tokens that come later than this are not taken.
-    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    std::chrono::nanoseconds timeout;
     /// Ends the wait when a stop is requested.
-    std::stop_token stop{};
+    std::stop_token stop;
 };
 
 /// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket
@@ -91,8 +89,7 @@ public:
     /// Constructs a limiter on a slot.
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
-    /// 2^61 ns, or if an option is out of range. The clock lock_clock::observed counts as out of
-    /// range.
+    /// 2^61 ns, or if an option is out of range; lock_clock::observed is.
     template <class R, class P>
     durable_rate_limiter(slot_ref slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,

@@ -9,11 +9,10 @@
 /// knows, changes the record, and returns the outcome. The caller stores the changed record by a
 /// compare-and-swap.
 ///
-/// Holders hold permits. Waiters are in the order of arrival. A contender is identified by the
-/// nonce of its ticket, not by its name. If a request was carried out and its reply was lost, the
-/// contender finds its entry in the record. Every grant gets a fencing token that is larger than
-/// all earlier tokens, which a resource can check. It also gets a lane, the lowest number that no
-/// other holder has, for resources that come in `permits` copies.
+/// A contender is identified by the nonce of its ticket, not by its name. If a request was carried
+/// out and its reply was lost, the contender finds its entry in the record. Every grant gets a
+/// fencing token that is larger than all earlier tokens, which a resource can check. It also gets a
+/// lane, for resources that come in `permits` copies.
 ///
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
 /// waiter does not refresh it in time. The caller supplies the judge that decides this, see
@@ -23,15 +22,13 @@
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
 ///
-/// A grant may have a minimum hold time: for that long after the grant, no other contender gets its
-/// permits. If the grant is released earlier, its entry stays until then, as a resting entry. If
-/// the process of the holder ends, the lease continues: it is never shorter than the minimum hold
-/// time.
+/// A grant may have a minimum hold time. If the grant is released earlier, its entry stays until
+/// then, as a resting entry. If the process of the holder ends, the lease continues: it is never
+/// shorter than the minimum hold time.
 ///
 /// A contender is granted its permits if the free permits suffice for all waiters before it and for
-/// itself. So the order of arrival is kept. A later waiter may be granted its permits before the
-/// first waiter calls acquire() again. A contender that asks for all permits, for example a writer,
-/// is not starved.
+/// itself. So the order of arrival is kept, and a contender that asks for all permits, for example
+/// a writer, is not starved.
 ///
 /// All times are in milliseconds, on the clock that the record names.
 
@@ -42,26 +39,25 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 // ---- entries of a record
 //
-// How the rules change one entry of a record: a holder or a waiter.
-//
 // If another boot, or an unknown one, has written an entry, a contender cannot read the times of
 // the entry. If the contender's own boot is known, it then stores an observation in the entry: the
 // time since which it has seen the entry unchanged. A later contender of the same boot continues
 // from that time. So even contenders that each live shorter than a lease see the lease expire.
 //   - A stored observation ends no lease early. The compare-and-swap that stores it fails if the
 //     entry has changed since it was seen. Its time is read only on the clock on which it was
-//     written. Each renewal or refresh removes it. A program that does not know observations keeps
-//     it, but changes the entry's count of moves: an observation with another count is void.
-//   - An entry has at most eight observations, each of another boot. While at most eight boots have
-//     contenders, each stores at most one between two moves of the entry. With more boots, each
+//     written. Each renewal or refresh removes it, or at least makes it void: it has another count.
+//   - An entry has at most eight observations, each of another boot. If there are more boots, each
 //     attempt replaces one observation, which a hash of the time selects. It is not always the
 //     oldest one, because that is the first to show that the lease has expired.
 
 namespace detail {
 
-inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence) noexcept {
+// Returns the grant of that nonce whose token is `fence`, or any but `but` if `fence` is 0; nullptr
+// if there is none.
+inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence = 0,
+                           std::int64_t but = 0) noexcept {
     for (holder& h : r.holders) {
-        if (h.nonce == nonce && (fence == 0 || h.fence == fence)) {
+        if (h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence)) {
             return &h;
         }
     }
@@ -106,13 +102,9 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
     }
     h.lease_ms = std::max(lease_ms, left);
     h.expires_at = is_known ? std::max(h.expires_at, now + lease_ms) : now + h.lease_ms;
-    if (!is_known) { // from here on the times are on this clock
+    if (!is_known) { // from here on the times are on this clock; children may have a mark alone
         const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
-        h.from = self;
-        if (mark != 0) { // the mark is not of this process: children may have it
-            h.from.pid = h.from.start = h.from.space = h.from.network = 0;
-            h.from.mark = mark;
-        }
+        h.from = mark != 0 ? origin{.host = self.host, .boot = self.boot, .mark = mark} : self;
     }
     h.renewals = next_move(h.renewals);
     h.observed.clear();
@@ -141,75 +133,13 @@ inline bool rest(const record& r, holder& h, std::int64_t now, const origin& sel
     return true;
 }
 
-// A contender's place in the queue, or the one that it would get.
-struct queue_place {
-    std::size_t index = 0;   // how many waiters are ahead of the contender
-    std::int64_t weight = 0; // the permits that they wait for
-    bool is_taken = false;   // the contender has this place
-};
-inline queue_place place_of(const record& r, std::string_view nonce) noexcept {
-    queue_place place;
-    for (const waiter& w : r.waiters) {
-        if (w.nonce == nonce) {
-            place.is_taken = true;
-            break;
-        }
-        ++place.index;
-        place.weight += w.weight;
-    }
-    return place;
-}
-
-// Compares descriptions, whatever the order of their labels.
-inline bool tells_same(const description& a, const description& b) noexcept {
-    return a.note == b.note &&
-           std::is_permutation(a.labels.begin(), a.labels.end(), b.labels.begin(), b.labels.end());
-}
-
-// If the contender listens, stores the lease that pass_on() may grant it.
-inline void plan_grant(waiter& mine, const terms& t) noexcept {
-    mine.lease_ms = t.listens ? t.lease_ms : 0;
-    mine.at_least_ms = t.listens ? t.at_least_ms : 0;
-}
-
-// Keeps the contender's place in the queue from expiring. Returns true if the record has changed.
-inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
-    const std::int64_t left = mine.expires_at - now;
-    const std::pair planned(mine.lease_ms, mine.at_least_ms);
-    plan_grant(mine, t);
-    if (left >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && left <= t.waiter_ttl_ms &&
-        std::pair(mine.lease_ms, mine.at_least_ms) == planned && mine.from == self.from &&
-        tells_same(mine.about, self.about)) {
-        return false;
-    }
-    mine.about = self.about;
-    mine.ttl_ms = t.waiter_ttl_ms;
-    mine.expires_at = now + t.waiter_ttl_ms;
-    mine.refreshes = next_move(mine.refreshes);
-    mine.from = self.from;
-    mine.observed.clear();
-    return true;
-}
-
 // Returns the lowest lane that no holder has.
 inline std::int64_t lowest_free_lane(const record& r) {
     std::int64_t lane = 0;
-    const auto is_taken = [&](const holder& h) { return h.lane == lane; };
-    while (std::any_of(r.holders.begin(), r.holders.end(), is_taken)) {
+    while (std::ranges::find(r.holders, lane, &holder::lane) != r.holders.end()) {
         ++lane;
     }
     return lane;
-}
-
-// Returns when the first of the leases expires whose clock `self` can read; 0 if there is none.
-inline std::int64_t next_expiry(const record& r, const origin& self) noexcept {
-    std::int64_t next = 0;
-    for (const holder& h : r.holders) {
-        if (has_same_clock(r, h.from, self)) {
-            next = next == 0 ? h.expires_at : std::min(next, h.expires_at);
-        }
-    }
-    return next;
 }
 
 // Returns how often an entry moved: a grant was renewed, a place in the queue was refreshed.
@@ -227,44 +157,36 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Stores an observation of that boot that begins at `now`. Returns false if there is a valid one.
-template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
-    const stored_observation* const known = find_observation(e, boot);
-    if (known != nullptr && known->since <= now) { // a time in the future is of another clock
-        return false;
-    }
-    std::erase_if(e.observed, [&](const stored_observation& old) {
-        return old.moves != moves_of(e) || old.boot == boot;
-    });
-    if (e.observed.size() >= most_observations) {
-        // The upper bits of a product with 2^64 / (golden ratio): so times at regular intervals are
-        // spread over all indices.
-        const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
-        e.observed.erase(e.observed.begin() +
-                         static_cast<std::ptrdiff_t>(spread % e.observed.size()));
-    }
-    e.observed.push_back({boot, moves_of(e), now, {}});
-    return true;
-}
-
 // Stores an observation that begins at `now` in each entry whose times the contender cannot read,
 // unless the contender's boot has stored one already. Stores nothing with lock_clock::observed,
 // because boots are not reliable there. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
-    if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
-        return false;
-    }
+    const std::string& boot = self.from.boot;
     bool changed = false;
     const auto see = [&](auto& e) {
-        if (!has_same_clock(r, e.from, self.from)) {
-            changed = observe(e, now, self.from.boot) || changed;
+        if (has_same_clock(r, e.from, self.from) || e.nonce == self.nonce) {
+            return;
         }
+        const stored_observation* const known = find_observation(e, boot);
+        if (known != nullptr && known->since <= now) { // a time in the future is of another clock
+            return;
+        }
+        std::erase_if(e.observed, [&](const stored_observation& old) {
+            return old.moves != moves_of(e) || old.boot == boot;
+        });
+        if (e.observed.size() >= most_observations) {
+            // The upper bits of a product with 2^64 / (golden ratio): so times at regular intervals
+            // are spread over all indices.
+            const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
+            e.observed.erase(e.observed.begin() +
+                             static_cast<std::ptrdiff_t>(spread % e.observed.size()));
+        }
+        e.observed.push_back({boot, moves_of(e), now, {}});
+        changed = true;
     };
-    std::for_each(r.holders.begin(), r.holders.end(), see);
-    for (waiter& w : r.waiters) {
-        if (w.nonce != self.nonce) {
-            see(w);
-        }
+    if (r.clock == lock_clock::boottime && !boot.empty()) {
+        std::for_each(r.holders.begin(), r.holders.end(), see);
+        std::for_each(r.waiters.begin(), r.waiters.end(), see);
     }
     return changed;
 }
@@ -275,19 +197,17 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
 
 /// Makes an empty record, for the first contender.
 inline record fresh_record(const terms& t) {
-    record r;
-    r.permits = t.permits;
-    r.clock = t.clock;
-    r.fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_first_fence);
-    return r;
+    return {.permits = t.permits,
+            .clock = t.clock,
+            .fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_first_fence)};
 }
 
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
 /// A new token is the larger of this one and the record's next token. So it is larger than every
 /// token of a lost value, unless the clock is behind the time of the last grant in that value. A
-/// millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248. `us` is the microseconds
-/// of that millisecond, if the clock tells them.
+/// millisecond has 1,024 tokens, of which `us` selects one: the microseconds of that millisecond,
+/// if the clock tells them. The token reaches 2^53 in the year 2248.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -302,9 +222,9 @@ inline bool is_valid(const contender& self) noexcept {
                 self.weight <= largest_permits && self.about.note.size() <= longest_note &&
                 labels.size() <= most_labels;
     for (auto one = labels.begin(); good && one != labels.end(); ++one) {
-        const auto has_key = [&](const label& other) { return other.key == one->key; };
         good = !one->key.empty() && one->key.size() <= longest_label &&
-               one->value.size() <= longest_label && std::none_of(labels.begin(), one, has_key);
+               one->value.size() <= longest_label &&
+               std::ranges::find(labels.begin(), one, one->key, &label::key) == one;
     }
     return good;
 }
@@ -354,88 +274,76 @@ void sweep(record& r, const Judge& judge, std::string_view self = {},
 namespace detail {
 
 inline acquire_outcome refused(std::error_code why, bool changed = false) noexcept {
-    acquire_outcome out;
-    out.error = why;
-    out.changed = changed;
-    return out;
+    return {.changed = changed, .error = why};
 }
 
-// The outcome of a contender that holds its permits now.
-inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
-    acquire_outcome out;
-    out.status = status;
-    out.changed = true;
-    out.fence = mine.fence;
-    out.lane = mine.lane;
-    return out;
-}
-
-// Returns the outcome for a contender that listens (terms::listens) and was granted its permits by
-// pass_on(). Returns nothing if there is no such grant, if the times of the grant are on another
-// clock, or if most of its lease is over.
-inline std::optional<acquire_outcome> found_grant(record& r, const contender& self, const terms& t,
-                                                  std::int64_t now) {
-    const holder* const mine = t.listens ? find_holder(r, self.nonce, 0) : nullptr;
-    const std::int64_t left = mine != nullptr ? mine->expires_at - now : 0;
-    if (left <= t.lease_ms / 2 || left > mine->lease_ms || mine->weight != self.weight ||
-        !has_same_clock(r, mine->from, self.from)) {
-        return std::nullopt;
-    }
-    acquire_outcome out = has_permits(acquire_status::held, *mine);
-    out.changed = false;
-    out.expires_at = mine->expires_at;
-    return out;
-}
-
-// Makes the contender a holder.
-inline acquire_outcome grant(record& r, const queue_place& place, const contender& self,
+// Makes the contender a holder. `place` is its place in the queue, or the end.
+inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, const contender& self,
                              const terms& t, std::int64_t now) {
     const std::int64_t fence = std::max(r.fence, std::min(t.first_fence, largest_first_fence));
     if (fence >= largest_number) {
         return refused(durable_errc::corrupt_record);
     }
     r.fence = fence + 1;
-    if (place.is_taken) {
-        r.waiters.erase(r.waiters.begin() + static_cast<std::ptrdiff_t>(place.index));
-    }
-    holder mine{{self}};
-    mine.lane = lowest_free_lane(r);
-    mine.fence = fence;
-    mine.lease_ms = std::max(t.lease_ms, t.at_least_ms);
-    mine.expires_at = now + mine.lease_ms;
+    const std::int64_t lease_ms = std::max(t.lease_ms, t.at_least_ms);
+    const std::int64_t lane = lowest_free_lane(r);
+    holder mine{{self, now + lease_ms}, fence, lane, lease_ms};
     if (t.at_least_ms != 0) {
         hold_until(r, mine, now + t.at_least_ms, self.from);
     }
+    if (place != r.waiters.end()) {
+        r.waiters.erase(place);
+    }
     r.holders.push_back(std::move(mine));
-    return has_permits(acquire_status::granted, r.holders.back());
+    return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Refreshes the contender's place in the queue. If the contender has no place and terms::enqueue is
-// true, enters it in the queue; refuses it if the queue is full. If the record changes anyway, or
-// if the contender had no place, also stores the contender's observations. A contender with a place
+// Enters the contender in the queue, or keeps its place there from expiring. If the record changes,
+// or if terms::enqueue is false, also stores the contender's observations. A contender with a place
 // may live long enough to see a lease expire, so its observations alone do not change the record.
-inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
+inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
-    acquire_outcome out;
-    out.status = acquire_status::waiting;
-    out.position = static_cast<std::int64_t>(place.index);
-    out.next_ms = next_expiry(r, self.from);
-    if (place.is_taken) {
-        out.changed = refresh(r.waiters[place.index], self, t, now);
-    } else if (t.enqueue && r.waiters.size() >= t.max_waiters) {
+    const bool is_queued = place != r.waiters.end();
+    acquire_outcome out{.status = acquire_status::waiting, .position = place - r.waiters.begin()};
+    for (const holder& h : r.holders) {
+        if (has_same_clock(r, h.from, self.from) &&
+            (out.next_ms == 0 || h.expires_at < out.next_ms)) {
+            out.next_ms = h.expires_at;
+        }
+    }
+    if (!is_queued && t.enqueue && r.waiters.size() >= t.max_waiters) {
         return refused(durable_errc::queue_full, observe(r, self, now));
-    } else if (t.enqueue) {
-        waiter mine{{self}};
-        mine.ttl_ms = t.waiter_ttl_ms;
-        mine.expires_at = now + t.waiter_ttl_ms;
-        plan_grant(mine, t);
-        r.waiters.push_back(std::move(mine));
-        out.changed = true;
     }
-    if (out.changed || !place.is_taken) {
-        out.is_only_observed = observe(r, self, now) && !out.changed;
-        out.changed = out.is_only_observed || out.changed;
+    if (!is_queued && !t.enqueue) {
+        out.changed = observe(r, self, now);
+        return out;
     }
+    waiter fresh;
+    fresh.ttl_ms = t.waiter_ttl_ms;
+    fresh.expires_at = now + fresh.ttl_ms;
+    if (t.listens) { // pass_on() may grant it this lease
+        fresh.lease_ms = t.lease_ms;
+        fresh.at_least_ms = t.at_least_ms;
+    }
+    if (is_queued) {
+        const auto& mine = place->about.labels; // in the order of their keys
+        const auto& its = self.about.labels;
+        const std::int64_t left = place->expires_at - now;
+        if (left >= fresh.ttl_ms - fresh.ttl_ms / 3 && left <= fresh.ttl_ms &&
+            place->lease_ms == fresh.lease_ms && place->at_least_ms == fresh.at_least_ms &&
+            place->from == self.from && place->about.note == self.about.note &&
+            std::is_permutation(mine.begin(), mine.end(), its.begin(), its.end())) {
+            return out;
+        }
+        fresh.refreshes = next_move(place->refreshes);
+        fresh.extra = std::move(place->extra);
+    } else {
+        place = r.waiters.emplace(place);
+    }
+    *place = std::move(fresh);
+    static_cast<contender&>(*place) = self;
+    observe(r, self, now);
+    out.changed = true;
     return out;
 }
 
@@ -464,8 +372,16 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (adopts && !t.adopt_permits) {
         return detail::refused(durable_errc::permits_mismatch);
     }
-    if (const auto found = detail::found_grant(r, self, t, now)) {
-        return *found;
+    // pass_on() may have granted it its permits. If it can read the times of that grant, and most of
+    // the lease is left, it keeps the lease.
+    const holder* const found = t.listens ? detail::find_holder(r, self.nonce) : nullptr;
+    const std::int64_t left = found != nullptr ? found->expires_at - now : 0;
+    if (left > t.lease_ms / 2 && left <= found->lease_ms && found->weight == self.weight &&
+        detail::has_same_clock(r, found->from, self.from)) {
+        return {.status = acquire_status::held,
+                .fence = found->fence,
+                .lane = found->lane,
+                .expires_at = found->expires_at};
     }
     sweep(r, judge, self.nonce);
     if (adopts && !(r.holders.empty() && r.waiters.empty())) {
@@ -476,21 +392,28 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
         return detail::refused(r.permits == t.permits ? durable_errc::too_heavy
                                                       : durable_errc::permits_mismatch);
     }
-    if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
+    if (holder* const mine = detail::find_holder(r, self.nonce)) {
         if (mine->weight != self.weight) {
             return detail::refused(durable_errc::invalid_argument);
         }
         detail::extend(r, *mine, t.lease_ms, now, self.from);
         mine->from = self.from;
         mine->about = self.about;
-        return detail::has_permits(acquire_status::held, *mine);
+        return {.status = acquire_status::held,
+                .changed = true,
+                .fence = mine->fence,
+                .lane = mine->lane};
     }
-    const detail::queue_place place = detail::place_of(r, self.nonce);
-    if (place.is_taken && r.waiters[place.index].weight != self.weight) {
+    std::int64_t wanted = self.weight; // with the permits of the waiters ahead
+    auto place = r.waiters.begin();
+    for (; place != r.waiters.end() && place->nonce != self.nonce; ++place) {
+        wanted += place->weight;
+    }
+    if (place != r.waiters.end() && place->weight != self.weight) {
         return detail::refused(durable_errc::invalid_argument);
     }
-    return place.weight + self.weight <= free_permits(r) ? detail::grant(r, place, self, t, now)
-                                                         : detail::wait(r, place, self, t, now);
+    return wanted <= free_permits(r) ? detail::grant(r, place, self, t, now)
+                                     : detail::wait(r, place, self, t, now);
 }
 
 /// Renews a lease: the lease begins again now, and never ends earlier than before.
@@ -507,13 +430,13 @@ std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, con
         return is_valid(t, now) ? durable_errc::clock_mismatch : durable_errc::invalid_argument;
     }
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
-    if (mine == nullptr || judge.expired(*mine)) {
+    if (mine == nullptr) {
         return durable_errc::lock_lost;
     }
     holder longer = *mine;
     detail::extend(r, longer, t.lease_ms, now, self);
     const std::int64_t minimum = std::exchange(longer.held_until, 0);
-    if (judge.expired(longer)) { // it is bound to a process that has ended
+    if (judge.expired(*mine) || judge.expired(longer)) { // the latter: its process has ended
         return durable_errc::lock_lost;
     }
     longer.held_until = minimum;
@@ -528,12 +451,9 @@ std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, con
 /// the caller runs.
 inline release_status release(record& r, std::string_view nonce, std::int64_t fence,
                               std::int64_t now, const origin& self, release_terms how = {}) {
-    const auto mine = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
-        return h.nonce == nonce && h.fence != how.but && (fence == 0 || h.fence == fence);
-    });
-    if (mine != r.holders.end()) {
+    if (holder* const mine = detail::find_holder(r, nonce, fence, how.but)) {
         if (how.undo || !detail::rest(r, *mine, now, self)) {
-            r.holders.erase(mine);
+            r.holders.erase(r.holders.begin() + (mine - r.holders.data()));
         }
         return release_status::released;
     }
@@ -552,8 +472,8 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// These rules select the waiters that are granted their permits by a change of the record, and the
-// waiters that have to read the record afterwards.
+// These rules select the waiters that are granted their permits by the change of another process
+// (pass_on()), and the processes that are notified of a change.
 //
 // Where pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
 // every process ahead of a waiter can notify it, the waiter reads the record after a notification,
@@ -566,8 +486,7 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 namespace detail {
 
-// Returns true if all contenders of one boot read the times of the record on one clock, which is
-// the boottime clock or the store's. With lock_clock::caller each contender has its own clock.
+// Returns true if all contenders of one boot read the times of the record on one clock.
 inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
@@ -587,11 +506,11 @@ inline bool is_served_by(const record& r, const waiter& w, const origin& self) n
     return has_common_clock(r) && is_near(w, self);
 }
 
-// Returns true if the waiter of that index depends on the process.
-inline bool depends(const record& r, std::size_t index, const origin& process) noexcept {
-    const auto is_it = [&](const auto& entry) { return entry.from == process; };
-    return index == 0 ? std::any_of(r.holders.begin(), r.holders.end(), is_it)
-                      : is_it(r.waiters[index - 1]);
+// Returns true if `is_it` is true of a process that the waiter of that index depends on.
+template <class F> bool any_before(const record& r, std::size_t index, F is_it) {
+    const auto is_from_it = [&](const entry& one) { return is_it(one.from); };
+    return index == 0 ? std::any_of(r.holders.begin(), r.holders.end(), is_from_it)
+                      : is_from_it(r.waiters[index - 1]);
 }
 
 } // namespace detail
@@ -619,7 +538,7 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
         terms on = t;
         on.lease_ms = next.lease_ms;
         on.at_least_ms = next.at_least_ms;
-        if (detail::grant(r, {0, 0, true}, its, on, now).status != acquire_status::granted) {
+        if (detail::grant(r, r.waiters.begin(), its, on, now).error) {
             return;
         }
     }
@@ -635,14 +554,12 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
     for (std::size_t was = 0; was != before.waiters.size(); ++was) {
         const waiter& w = before.waiters[was];
         const bool waits = next != after.waiters.size() && after.waiters[next].nonce == w.nonce;
-        const auto is_new = [&](const auto& entry) {
-            return !detail::depends(before, was, entry.from);
+        const auto is_new = [&](const origin& now) {
+            return !detail::any_before(before, was, [&](const origin& it) { return it == now; });
         };
         const bool is_concerned =
-            !waits ||
-            (next == 0 ? std::any_of(after.holders.begin(), after.holders.end(), is_new) ||
-                             (!detail::has_common_clock(after) && w.weight <= free_permits(after))
-                       : is_new(after.waiters[next - 1]));
+            !waits || detail::any_before(after, next, is_new) ||
+            (next == 0 && !detail::has_common_clock(after) && w.weight <= free_permits(after));
         next += waits ? 1 : 0;
         if (is_concerned && w.lease_ms != 0 && w.from.mark != 0 &&
             std::find(marks.begin(), marks.end(), w.from.mark) == marks.end()) {
@@ -703,19 +620,15 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record that is valid again because a later record was lost. The grants of the lost
-/// record are not known.
-///
-/// If terms::first_fence is larger than the next token of the record, it becomes the next token.
-/// Otherwise the next token grows by fence_leap. A leap alone is not enough: if the record that
-/// replaces the lost one is lost, too, a second leap from this record leads to the same tokens.
-///
-/// The counts of renewals of all holders continue from the new token. So no later renewal has the
-/// count of a lost one, which an observer may have seen for a long time.
-///
-/// If the lost record was acknowledged, it may have granted permits to a holder that this record
-/// does not show, and that holder may still work. Then this function enters a holder of all
-/// permits, for the longest lease of this record and the terms.
+/// Changes a record that is valid again because a later record, whose grants are not known, was
+/// lost:
+/// - If terms::first_fence is larger than the next token of the record, it becomes the next token.
+///   Otherwise the next token grows by fence_leap. A leap alone is not enough: if the record that
+///   replaces the lost one is lost, too, a second leap from this record leads to the same tokens.
+/// - The counts of renewals of all holders continue from the new token. So no later renewal has the
+///   count of a lost one, which an observer may have seen for a long time.
+/// - If the lost record was acknowledged, a holder that only that record shows may still work. So a
+///   holder of all permits enters, for the longest lease of this record and the terms.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;
@@ -730,19 +643,18 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     if (!acknowledged) {
         return;
     }
-    holder unknown;
-    unknown.holder_id = "of a record that was damaged";
-    unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
-    unknown.fence = r.fence - 1;                      // not less than that of the lost grant
-    unknown.weight = r.permits;
-    unknown.lease_ms = std::max(t.lease_ms, t.at_least_ms);
+    std::int64_t lease_ms = std::max(t.lease_ms, t.at_least_ms);
     for (const holder& h : r.holders) {
-        unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
+        lease_ms = std::max(lease_ms, h.lease_ms);
     }
-    unknown.expires_at = now + unknown.lease_ms;
-    unknown.lane = detail::lowest_free_lane(r);
-    unknown.from = {self.host, self.boot};
-    r.holders.push_back(std::move(unknown));
+    // The nonce is the same for every contender that finds the record. The token is not less than
+    // that of the lost grant.
+    const contender unknown{.holder_id = "of a record that was damaged",
+                            .nonce = "lost-" + std::to_string(before),
+                            .weight = r.permits,
+                            .from = {self.host, self.boot}};
+    r.holders.push_back(
+        {{unknown, now + lease_ms}, r.fence - 1, detail::lowest_free_lane(r), lease_ms});
 }
 
 }}} // namespace bide::BIDE_ABI::durable

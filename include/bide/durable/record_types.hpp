@@ -12,31 +12,25 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
-/// The version of the stored format.
-inline constexpr std::int64_t record_format = 1;
+inline constexpr std::int64_t record_format = 1; ///< the version of the stored format
 
 /// Every number of a record is below 2^53, so that all languages can read it.
 inline constexpr std::int64_t largest_number = (std::int64_t{1} << 53) - 1;
 /// The largest first token: 2^32 tokens are left.
 inline constexpr std::int64_t largest_first_fence = largest_number - (std::int64_t{1} << 32);
-/// The largest time.
-inline constexpr std::int64_t largest_time = std::int64_t{1} << 52;
+inline constexpr std::int64_t largest_time = std::int64_t{1} << 52; ///< the largest time
 /// The longest lease or delay: a thousand years.
 inline constexpr std::int64_t largest_duration = std::int64_t{1} << 45;
-/// The largest number of permits.
-inline constexpr std::int64_t largest_permits = std::int64_t{1} << 31;
-/// The longest name, in bytes of UTF-8.
-inline constexpr std::size_t longest_name = 256;
-
-/// The longest description, in bytes of UTF-8.
-inline constexpr std::size_t longest_note = 256;
-/// The longest key and the longest value of a label, in bytes of UTF-8.
-inline constexpr std::size_t longest_label = 64;
-/// How many labels a contender may have.
-inline constexpr std::size_t most_labels = 16;
-
+inline constexpr std::int64_t largest_permits = std::int64_t{1} << 31; ///< permits of a record
 /// The number of tokens that are skipped if the record may not show all grants.
 inline constexpr std::int64_t fence_leap = std::int64_t{1} << 20;
+
+inline constexpr std::size_t longest_name = 256; ///< the longest name, in bytes of UTF-8
+inline constexpr std::size_t longest_note = 256; ///< the longest description, in bytes of UTF-8
+inline constexpr std::size_t longest_label = 64; ///< the longest key and value, in bytes of UTF-8
+inline constexpr std::size_t most_labels = 16;   ///< how many labels a contender may have
+/// How many observations one entry stores at most, each of another boot.
+inline constexpr std::size_t most_observations = 8;
 
 /// Where a contender runs.
 ///
@@ -81,9 +75,6 @@ struct stored_observation {
 
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
-
-/// The largest number of observations that one entry stores, each of another boot.
-inline constexpr std::size_t most_observations = 8;
 
 /// A contender that asks for permits.
 struct contender {
@@ -185,10 +176,9 @@ enum class acquire_status {
 /// The outcome of acquire().
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
-    bool changed = false; ///< the record changed: the outcome is valid once it is stored
-    /// waiting: true if only observations changed. The outcome is valid even if that change is not
-    /// stored.
-    bool is_only_observed = false;
+    /// The record changed: the outcome is valid once it is stored. `waiting` without terms::enqueue
+    /// is valid at once.
+    bool changed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
     /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began

@@ -350,7 +350,7 @@ public:
             self.from.mark = of->mark();
         }
         acquired got;
-        bool is_true_unstored = false; // only observations were to be stored
+        bool is_true_unstored = false; // what the contender learnt is true, stored or not
         const auto rule = [&](record_view& view, bool maybe_done) {
             durable::acquire_outcome& out = got.outcome;
             terms.first_fence = view.first_fence;
@@ -374,7 +374,8 @@ public:
                 }
             }
             const bool is_refused = out.status == durable::acquire_status::refused;
-            is_true_unstored = !maybe_done && (is_refused || out.is_only_observed);
+            const bool is_held = out.status == durable::acquire_status::waiting && !terms.enqueue;
+            is_true_unstored = !maybe_done && (is_refused || is_held);
             return out.changed || (view.is_mended && !is_refused);
         };
         const std::error_code error = update(main_, what, until, rule);

@@ -4,14 +4,13 @@
 
 // The record of a durable_rate_limiter: the leaky bucket of ITU-T I.371 as a meter.
 //
-// The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
-// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available
-// when the debt is at most burst * period_ns. So they become available in the order in which they
-// were taken.
+// The record has a debt, in units that need no rounding, and the time at which the debt had that
+// size. A token that is taken adds period_ns units to the debt. In each nanosecond `count` units
+// drain away. Tokens that are taken are available when the debt is at most burst * period_ns. So
+// they become available in the order in which they were taken.
 //
-// The record stores the debt and the time at which the debt had that size. It stores no time in the
-// future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
-// no wait becomes longer.
+// The record stores no time in the future. So if the clock is set back, or after a reboot, the debt
+// drains from the new time on, and no wait becomes longer.
 
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/rate_limiter.hpp>
@@ -45,11 +44,10 @@ struct token_rate {
 
     // Returns the time until the debt has drained to the capacity of the bucket.
     std::int64_t wait_ns(std::int64_t debt) const noexcept {
-        const std::int64_t over = debt - capacity();
-        return over <= 0 ? 0 : over / count + (over % count != 0 ? 1 : 0);
+        return (std::max<std::int64_t>(debt - capacity(), 0) + count - 1) / count;
     }
     std::int64_t available(std::int64_t debt) const noexcept {
-        return debt >= capacity() ? 0 : (capacity() - debt) / period_ns;
+        return std::max<std::int64_t>(capacity() - debt, 0) / period_ns;
     }
 
     friend bool operator==(const token_rate&, const token_rate&) = default;
@@ -65,15 +63,12 @@ struct rate_time {
     std::string boot{}; // durable::this_boot(); empty if it is not known, or for other clocks
 };
 
-// The `kind` of a stored value, so that the record of a lock is not read as that of a limiter.
-inline constexpr std::string_view rate_kind = "bide.rate";
-
 struct rate_record {
     token_rate rate{};
     std::int64_t debt = 0; // at the time `at`
     rate_time at{};
     std::string last{}; // the nonce of the latest reservation; empty if it was given back
-    std::string kind{rate_kind};
+    std::string kind = "bide.rate"; // so that the record of a lock is not read as that of a limiter
 
     // True if advance() has found that the clock was set back since `at`. Then the record has to be
     // stored, so that the debt drains from the present time on. This field itself is not stored.
@@ -121,13 +116,12 @@ struct rate_record {
     }
 
     // Changes the rate and the burst to those of `to`. Reserved tokens become available when they
-    // would have been before. The bucket keeps its tokens, up to the new burst.
+    // would have been before. Otherwise, the bucket keeps its tokens, up to the new burst.
     void adopt(const token_rate& to) {
         const std::int64_t wait = rate.wait_ns(debt);
         const std::int64_t there = std::min(rate.available(debt), to.burst);
         const std::int64_t room = (token_rate::most - to.capacity()) / to.count;
-        debt = wait > 0 ? to.capacity() + std::min(wait, room) * to.count
-                        : to.capacity() - there * to.period_ns;
+        debt = to.capacity() + std::min(wait, room) * to.count - there * to.period_ns;
         rate = to;
     }
 };
@@ -154,16 +148,14 @@ template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f)
 
 // Reads a record. Any other value, such as the record of a lock, is durable_errc::corrupt_record.
 inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
-    const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
-    rate_record r;
-    if (const std::error_code error = durable::detail::read_text(text, r, corrupt)) {
-        return unexpected{error};
+    auto r = durable::detail::read_text<rate_record>(text, durable_errc::corrupt_record);
+    if (r) {
+        const auto rate = token_rate::make(r->rate.count, r->rate.period_ns, r->rate.burst);
+        if (!rate || r->kind != rate_record().kind) {
+            return unexpected{make_error_code(durable_errc::corrupt_record)};
+        }
+        r->rate = *rate;
     }
-    const auto rate = token_rate::make(r.rate.count, r.rate.period_ns, r.rate.burst);
-    if (!rate || r.kind != rate_kind) {
-        return unexpected{corrupt};
-    }
-    r.rate = *rate;
     return r;
 }
 
@@ -172,8 +164,8 @@ inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
 class rate_store {
 public:
     rate_store(slot_ref slot, std::optional<token_rate> its_rate, rate_options its_options)
-        : options(std::move(its_options)), slot_(std::move(slot)),
-          clock_(options.clock.value_or(slot_.guarantees().clock)) {
+        : options(std::move(its_options)), rate(its_rate.value_or(token_rate())),
+          slot_(std::move(slot)), clock_(options.clock.value_or(slot_.guarantees().clock)) {
         const bool is_sane =
             its_rate && clock_ != lock_clock::observed &&
             (clock_ != lock_clock::server || slot_.guarantees().clock == lock_clock::server) &&
@@ -183,10 +175,7 @@ public:
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));
         }
-        rate = *its_rate;
     }
-    rate_store(const rate_store&) = delete;
-    rate_store& operator=(const rate_store&) = delete;
 
     // Carries out a rule, by update_value(). Each try calls rule(record) once. It returns true if
     // the record has to be stored. Only the last call counts.
@@ -194,18 +183,17 @@ public:
         const auto apply = [&](const slot_snapshot& from, std::int64_t, bool,
                                std::error_code& error) -> std::optional<std::string> {
             auto stored = read(from);
-            if (!stored) {
-                error = stored.error();
+            error = stored ? std::error_code() : stored.error();
+            if (error || !(rule(*stored) || stored->begins_again)) {
                 return std::nullopt;
             }
-            const bool is_changed = rule(*stored);
-            return is_changed || stored->begins_again
-                       ? std::optional(durable::detail::write_text(*stored))
-                       : std::nullopt;
+            return durable::detail::write_text(*stored);
         };
-        const std::error_code error =
-            update_value(own(), until, options.retry_time, [] {}, apply, [] {});
-        return error ? unexpected{error} : result<void, std::error_code>();
+        if (const auto error =
+                update_value(own(), until, options.retry_time, [] {}, apply, [] {})) {
+            return unexpected{error};
+        }
+        return {};
     }
     call_limits limits(deadline until, std::stop_token stop = {}) const {
         return {until, std::chrono::nanoseconds(deadline::saturated_ns(options.attempt_limit)),
@@ -215,7 +203,7 @@ public:
     std::string explain() { return own().explain(); }
 
     const rate_options options;
-    token_rate rate;
+    const token_rate rate;
 
 private:
     struct part : slot_part {
@@ -226,49 +214,47 @@ private:
         return own_.get([this] { return part(*slot_); });
     }
     // Reads the record of a snapshot, and drains its debt until now.
-    result<rate_record, std::error_code> read(const slot_snapshot& from);
+    result<rate_record, std::error_code> read(const slot_snapshot& from) {
+        const bool is_boottime = clock_ == lock_clock::boottime;
+        rate_time now{clock_, 0, durable::unix_ms(), is_boottime ? own().boot : std::string()};
+        if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
+            return unexpected{make_error_code(durable_errc::storage_error)};
+        }
+        now.now_ms = is_boottime                    ? durable::boottime_ms()
+                     : clock_ == lock_clock::server ? *from.server_ms
+                     : options.now                  ? options.now().count()
+                                                    : now.unix_ms;
+        if (now.now_ms < 0 || now.now_ms > durable::largest_number) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
+        }
+        rate_record r{rate, 0, now};
+        if (from.version != 0) {
+            auto there = decode_rate(from.value);
+            if (!there) {
+                return there;
+            }
+            r = std::move(*there);
+            if (r.at.clock != clock_) {
+                return unexpected{make_error_code(durable_errc::clock_mismatch)};
+            }
+            r.advance(now, options.clock_tolerance.count());
+        }
+        if (r.rate != rate) {
+            if (!options.adopt_rate) {
+                return unexpected{make_error_code(durable_errc::permits_mismatch)};
+            }
+            r.adopt(rate);
+        }
+        if (from.fell_back) { // tokens of the lost value may have been taken
+            r.debt = std::max(r.debt, r.rate.capacity());
+        }
+        return r;
+    }
 
     slot_ref slot_;
     const lock_clock clock_;
     per_process<part> own_;
 };
-
-inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot& from) {
-    const bool is_boottime = clock_ == lock_clock::boottime;
-    rate_time now{clock_, 0, durable::unix_ms(), is_boottime ? own().boot : std::string()};
-    if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
-        return unexpected{make_error_code(durable_errc::storage_error)};
-    }
-    now.now_ms = is_boottime                    ? durable::boottime_ms()
-                 : clock_ == lock_clock::server ? *from.server_ms
-                 : options.now                  ? options.now().count()
-                                                : now.unix_ms;
-    if (now.now_ms < 0 || now.now_ms > durable::largest_number) {
-        return unexpected{make_error_code(durable_errc::invalid_argument)};
-    }
-    rate_record r{rate, 0, now};
-    if (from.version != 0) {
-        auto there = decode_rate(from.value);
-        if (!there) {
-            return there;
-        }
-        r = std::move(*there);
-        if (r.at.clock != clock_) {
-            return unexpected{make_error_code(durable_errc::clock_mismatch)};
-        }
-        r.advance(now, options.clock_tolerance.count());
-    }
-    if (r.rate != rate) {
-        if (!options.adopt_rate) {
-            return unexpected{make_error_code(durable_errc::permits_mismatch)};
-        }
-        r.adopt(rate);
-    }
-    if (from.fell_back) { // tokens of the lost value may have been taken
-        r.debt = std::max(r.debt, r.rate.capacity());
-    }
-    return r;
-}
 
 // ---- tokens that were taken
 
@@ -312,34 +298,27 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     const std::int64_t most = deadline::saturated_ns(from->options.longest_wait);
     std::int64_t wait = 0;
     std::int64_t rest = 0;
-    bool is_taken = false;
     const auto done = from->update(tries_until, [&](rate_record& r) {
         const std::int64_t now = native_platform::now();
         const bool is_stored = r.last == some->nonce; // by an earlier try
-        rest = until.is_never() ? token_rate::most
-                                : std::max<std::int64_t>(until.steady_ns() - now, 0);
+        rest = std::max<std::int64_t>(until.steady_ns() - now, 0);
         wait = is_stored ? r.rate.wait_ns(r.debt) : r.take(n, std::min(rest, most), some->nonce);
-        is_taken = r.last == some->nonce;
+        some->is_unused = r.last == some->nonce;
         some->ready = deadline::at_ns(now + wait);
-        return is_taken && !is_stored;
+        return some->is_unused && !is_stored;
     });
-    if (!done) {
-        return unexpected{done.error()};
+    some->is_unused = some->is_unused && done;
+    if (!done || (!some->is_unused && wait <= rest)) {
+        return unexpected{done ? make_error_code(durable_errc::queue_full) : done.error()};
     }
-    some->is_unused = is_taken;
-    if (!is_taken && wait <= rest) {
-        return unexpected{make_error_code(durable_errc::queue_full)};
-    }
-    return is_taken ? std::move(some) : nullptr;
+    return some->is_unused ? std::move(some) : nullptr;
 }
 
-// Acquires n tokens. If they become available only after the end of the wait, the result is
-// errc::timeout, or false if Answer is bool. If the caller leaves the call to the store, the tokens
-// are given back.
+// Acquires n tokens, and returns `acquired`; if they become available only after the end of the
+// wait, returns `late`. If the caller leaves the call to the store, the tokens are given back.
 template <class Answer>
-task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
-                                                     std::int64_t n, rate_wait wait) {
-    constexpr bool is_try = std::is_same_v<Answer, bool>;
+task<Answer> acquire_tokens(std::shared_ptr<rate_store> from, std::int64_t n, rate_wait wait,
+                            Answer acquired, Answer late) {
     if (n < 1 || n > from->rate.burst) {
         co_return unexpected{
             make_error_code(n < 1 ? durable_errc::invalid_argument : durable_errc::too_heavy)};
@@ -357,25 +336,18 @@ task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store>
         co_return unexpected{got.error()};
     }
     if (*got == nullptr) {
-        if constexpr (is_try) {
-            co_return false;
-        }
-        co_return unexpected{make_error_code(errc::timeout)};
+        co_return late;
     }
     auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
     const auto over = co_await std::move(pause);
     (*got)->is_unused = false;
-    if (!over) {
-        auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
-                                          call_kind::has_to_run);
-        static_cast<void>(co_await std::move(returning));
-        co_return unexpected{make_error_code(errc::stopped)};
+    if (over) {
+        co_return acquired;
     }
-    if constexpr (is_try) {
-        co_return true;
-    } else {
-        co_return result<void, std::error_code>();
-    }
+    auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
+                                      call_kind::has_to_run);
+    static_cast<void>(co_await std::move(returning));
+    co_return unexpected{make_error_code(errc::stopped)};
 }
 
 } // namespace detail
@@ -390,7 +362,9 @@ durable_rate_limiter::durable_rate_limiter(slot_ref slot, std::int64_t count,
 
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
 durable_rate_limiter::async_acquire(std::int64_t n, rate_wait wait) {
-    return detail::acquire_tokens<void>(store_, n, std::move(wait));
+    using answer = result<void, std::error_code>;
+    return detail::acquire_tokens<answer>(store_, n, std::move(wait), {},
+                                          unexpected{make_error_code(errc::timeout)});
 }
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(std::int64_t n,
                                                                                 rate_wait wait) {
@@ -398,7 +372,9 @@ BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(
 }
 BIDE_DURABLE_INLINE task<result<bool, std::error_code>>
 durable_rate_limiter::async_try_acquire(std::int64_t n) {
-    return detail::acquire_tokens<bool>(store_, n, {std::chrono::nanoseconds(0), {}});
+    using answer = result<bool, std::error_code>;
+    return detail::acquire_tokens<answer>(store_, n, {std::chrono::nanoseconds(0), {}}, true,
+                                          false);
 }
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_rate_limiter::try_acquire(std::int64_t n) {

@@ -4,7 +4,7 @@
 
 // Tickets as JSON, and their nonces.
 
-#include <bide/durable/detail/json_fields.hpp>
+#include <bide/durable/record_json.hpp>
 #include <bide/durable/ticket.hpp>
 
 #include <random>
@@ -34,12 +34,7 @@ BIDE_DURABLE_INLINE std::string durable_ticket::to_string() const {
 
 BIDE_DURABLE_INLINE result<durable_ticket, std::error_code>
 durable_ticket::parse(std::string_view text) {
-    durable_ticket t;
-    const std::error_code invalid = make_error_code(durable_errc::invalid_argument);
-    if (const std::error_code error = durable::detail::read_text(text, t, invalid)) {
-        return unexpected{error};
-    }
-    return t;
+    return durable::detail::read_text<durable_ticket>(text, durable_errc::invalid_argument);
 }
 
 namespace detail {

@@ -8,7 +8,7 @@
 // In the gateway's JSON, keys and values are base64, 64-bit numbers are strings, and members that
 // are zero, false or empty are left out.
 
-#include <bide/durable/detail/json_fields.hpp>
+#include <bide/durable/record_json.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/etcd.hpp>
 
@@ -114,8 +114,8 @@ struct etcd_login {
     std::string password;
 };
 
-inline constexpr durable::detail::stored_as etcd_field{
-    .is_required = false, .longest = std::string::npos, .may_be_empty = true};
+inline constexpr durable::detail::stored_as etcd_field =
+    durable::detail::maybe(durable::detail::text());
 
 template <class F> void fields(etcd_answer& a, F& f) {
     f("header", a.header, etcd_field);
