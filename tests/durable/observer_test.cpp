@@ -1,4 +1,4 @@
-#include <bide/durable/observer.hpp>
+#include <bide/durable/options.hpp>
 
 #include <bide/durable/locks.hpp>
 #include <bide/durable/slots/memory.hpp>

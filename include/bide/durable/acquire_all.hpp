@@ -73,9 +73,6 @@ public:
     std::stop_token lost() const noexcept;
     /// Returns true if every lock is held.
     bool is_held() const noexcept;
-    /// Throws if a lock is lost.
-    /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
-    void check() const;
 
     /// Releases all locks, in the reverse order of their acquisition. Afterwards this object holds
     /// nothing.

@@ -56,7 +56,7 @@ std::string printable_line(std::string_view text);
 }} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
-#include <bide/durable/impl/ticket.hpp>
+#include <bide/durable/locks.hpp> // has the definitions
 #endif
 
 #endif

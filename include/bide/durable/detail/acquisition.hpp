@@ -9,7 +9,7 @@
 //   acquisition   makes tries until there is a guard or an error
 
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/guard.hpp>
+#include <bide/durable/locks.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -136,11 +136,6 @@ BIDE_DURABLE_INLINE std::stop_token durable_guards::lost() const noexcept {
     return held_->lost.get_token();
 }
 BIDE_DURABLE_INLINE bool durable_guards::is_held() const noexcept { return held_->is_held(); }
-BIDE_DURABLE_INLINE void durable_guards::check() const {
-    if (!is_held()) {
-        detail::throw_error(make_error_code(durable_errc::lock_lost));
-    }
-}
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guards::release() {
     return sync_wait(async_release());
 }

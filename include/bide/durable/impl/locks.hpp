@@ -2,13 +2,98 @@
 #ifndef BIDE_DURABLE_IMPL_LOCKS_HPP
 #define BIDE_DURABLE_IMPL_LOCKS_HPP
 
-// The definitions of locks.hpp and guard.hpp. Those headers do not include task/task.hpp, which a
+// The definitions of locks.hpp and ticket.hpp. Those headers do not include task/task.hpp, which a
 // program without coroutines does not need.
 
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/locks.hpp>
 
+#include <random>
+
+#if defined(__linux__)
+#include <sys/random.h>
+#endif
+
 namespace bide { inline namespace BIDE_ABI {
+
+// ---- tickets as JSON, and their nonces
+
+namespace durable::detail {
+
+template <class F> void fields(is_a<durable_ticket> auto& t, F& f) {
+    std::int64_t version = record_format;
+    f("v", version, number(record_format, record_format));
+    f("holderId", t.holder_id);
+    f("nonce", t.nonce);
+    f("weight", t.weight, number(1, largest_permits));
+    f("fence", t.fence, maybe(number(0), true));
+    f("bound", t.process_bound, maybe({}, true));
+}
+
+} // namespace durable::detail
+
+BIDE_DURABLE_INLINE std::string durable_ticket::to_string() const {
+    return durable::detail::write_text(*this);
+}
+
+BIDE_DURABLE_INLINE result<durable_ticket, std::error_code>
+durable_ticket::parse(std::string_view text) {
+    durable_ticket t;
+    const std::error_code invalid = make_error_code(durable_errc::invalid_argument);
+    if (const std::error_code error = durable::detail::read_text(text, t, invalid)) {
+        return unexpected{error};
+    }
+    return t;
+}
+
+namespace detail {
+
+// Avoids std::random_device where possible. With libstdc++, each use of it asks the processor which
+// instructions it has, which takes tens of microseconds on a virtual machine.
+BIDE_DURABLE_INLINE std::string fresh_nonce() {
+    std::uint32_t words[4];
+    bool is_filled = false;
+#if defined(__linux__)
+    is_filled = ::getrandom(words, sizeof words, 0) == static_cast<ssize_t>(sizeof words);
+#endif
+    if (!is_filled) {
+        std::random_device entropy;
+        std::generate(words, words + 4, std::ref(entropy));
+    }
+    std::string nonce;
+    nonce.reserve(32);
+    for (std::uint32_t bits : words) {
+        for (int digit = 0; digit < 8; ++digit, bits >>= 4) {
+            nonce.push_back("0123456789abcdef"[bits & 15]);
+        }
+    }
+    return nonce;
+}
+
+BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
+    std::size_t length = 0;
+    while ((length = utf8_length(text)) != 0) {
+        text.remove_prefix(length);
+    }
+    return text.empty();
+}
+
+BIDE_DURABLE_INLINE std::string printable_line(std::string_view text) {
+    std::string line;
+    while (!text.empty()) {
+        const std::size_t length = utf8_length(text);
+        const auto first = static_cast<unsigned char>(text[0]);
+        // U+0080 to U+009F are control characters, too: some terminals obey them.
+        const bool is_control =
+            first < ' ' || first == 0x7f ||
+            (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
+        line += length == 0 || is_control ? "?" : text.substr(0, length);
+        text.remove_prefix(std::max<std::size_t>(length, 1));
+    }
+    return line;
+}
+
+} // namespace detail
 
 // ---- locks
 
@@ -120,11 +205,6 @@ BIDE_DURABLE_INLINE std::stop_token durable_guard::at_risk() const noexcept {
 }
 BIDE_DURABLE_INLINE durable_loss durable_guard::loss() const noexcept { return grant_->loss(); }
 BIDE_DURABLE_INLINE bool durable_guard::is_held() const noexcept { return grant_->is_held(); }
-BIDE_DURABLE_INLINE void durable_guard::check() const {
-    if (!is_held()) {
-        detail::throw_error(make_error_code(durable_errc::lock_lost));
-    }
-}
 BIDE_DURABLE_INLINE std::chrono::milliseconds durable_guard::remaining() const noexcept {
     return grant_->remaining();
 }
@@ -141,14 +221,6 @@ BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_ren
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::release() {
     const auto ended = std::exchange(grant_, nullptr);
     return detail::without_value(detail::call_for(ended, detail::giving_back(ended)));
-}
-BIDE_DURABLE_INLINE result<void, std::error_code>
-durable_guard::release_for(std::chrono::nanoseconds limit) {
-    const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
-    detail::call_limits limits = ended->retry_time();
-    limits.until = deadline::after(limit);
-    return detail::without_value(detail::call_store<result<bool, std::error_code>>(
-        detail::giving_back(ended), limits, detail::call_kind::has_to_run));
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_release() {
     return release_task(std::move(*this));
