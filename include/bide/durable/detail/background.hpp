@@ -255,11 +255,10 @@ private:
 //
 // In each set at most 256 calls run at once. A further call waits for a free thread, in order of
 // arrival. So 256 calls that hang delay all other calls, but no renewal. The callers of the delayed
-// calls return when their own time is up.
+// calls return when their own time is up. A thread ends when it was idle for 5 s.
 class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;
-    static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays
 
     // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
     // be started; then r is not used.
@@ -279,7 +278,9 @@ private:
     using pool = basic_blocking_pool<native_platform, detached_thread>;
 
     template <bool Renews> struct set final : pool {
-        set() noexcept : pool({most, keep_alive, Renews ? "bide-lease" : "bide-store"}) {}
+        set() noexcept
+            : pool({most, std::chrono::milliseconds(5'000), Renews ? "bide-lease" : "bide-store"}) {
+        }
     };
 
     template <class Set> static std::error_code post_to(runnable& r) noexcept {
@@ -292,7 +293,22 @@ private:
 
 // ---- jobs
 
-class job_queue;
+class background_job;
+
+// The jobs that are due. One store thread at a time does them, in the order in which they became
+// due.
+struct job_queue {
+    using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
+
+    explicit job_queue(poster its) noexcept : post(its) {}
+
+    const poster post;
+    runnable posted;
+    mutex lock;
+    // Under the lock:
+    std::list<std::shared_ptr<background_job>> due;
+    std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
+};
 
 // Work that store threads do repeatedly: a renewal, a withdrawal. When it is due, the lease monitor
 // adds it to its queue. If no thread can be started, the monitor tries again 10 ms later.
@@ -308,114 +324,80 @@ public:
     // returns. The job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
-                      std::int64_t at_ms);
+                      std::int64_t at_ms) {
+        one->queue_ = std::move(on);
+        const std::lock_guard held(one->queue_->lock);
+        lease_monitor::here().alarm(one, at_ms);
+        one->self_ = one;
+    }
 
     // Ends the job: work() is not called again. Does nothing if the job never began.
     // Requires: the caller has a reference to the job.
-    void cancel() noexcept;
+    void cancel() noexcept {
+        if (queue_ != nullptr) {
+            const std::lock_guard held(queue_->lock);
+            self_.reset();
+            lease_monitor::here().cancel(*this);
+        }
+    }
 
 private:
-    friend class job_queue;
+    void happened() noexcept override {
+        job_queue& to = *queue_;
+        const std::lock_guard held(to.lock);
+        if (self_ == nullptr) {
+            return;
+        }
+        if (try_to([&] { to.due.push_back(self_); })) {
+            if (to.self != nullptr) {
+                return;
+            }
+            to.self = queue_;
+            to.posted.run = waker(&run, &to);
+            if (!to.post(to.posted)) {
+                return;
+            }
+            to.self.reset();
+            to.due.pop_back();
+        }
+        try_to([this] { lease_monitor::here().alarm(self_, durable::boottime_ms() + 10); });
+    }
 
-    void happened() noexcept override;
+    // Does the jobs of a queue. Coroutines that a job wakes resume on a service thread, because
+    // they must not occupy a store thread.
+    static void run(void* queue) noexcept {
+        auto& of = *static_cast<job_queue*>(queue);
+        for (;;) {
+            const wake_scope<native_platform> away(&service_executor<native_platform>);
+            // Destroyed after the lock is released:
+            std::shared_ptr<job_queue> last;
+            std::shared_ptr<background_job> job;
+            std::function<std::int64_t()> done;
+            std::unique_lock held(of.lock);
+            if (of.due.empty()) {
+                last = std::move(of.self);
+                return;
+            }
+            job = std::move(of.due.front());
+            of.due.pop_front();
+            if (job->self_ == nullptr) {
+                continue;
+            }
+            held.unlock();
+            const std::int64_t next = job->work_();
+            held.lock();
+            const bool goes_on = next != never && job->self_ != nullptr;
+            if (!goes_on || !try_to([&] { lease_monitor::here().alarm(job, next); })) {
+                job->self_.reset();
+                done.swap(job->work_);
+            }
+        }
+    }
 
     std::function<std::int64_t()> work_;   // destroyed on a store thread, unless it is cancelled
     std::shared_ptr<job_queue> queue_;     // since begin()
     std::shared_ptr<background_job> self_; // under the lock of the queue; nullptr: cancelled
 };
-
-// The jobs that are due. One store thread at a time does them, in the order in which they became
-// due. Coroutines that a job wakes resume on a service thread, because they must not occupy a store
-// thread.
-class job_queue {
-public:
-    using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
-
-    explicit job_queue(poster post) noexcept : post_(post) { posted_.run = waker(&run, this); }
-
-private:
-    friend class background_job;
-
-    static void run(void* self) noexcept;
-
-    const poster post_;
-    runnable posted_;
-    mutex lock_;
-    // Under lock_:
-    std::list<std::shared_ptr<background_job>> due_;
-    bool runs_ = false;               // it is posted, or a store thread works
-    std::shared_ptr<job_queue> self_; // from the post to the run
-};
-
-inline void background_job::begin(const std::shared_ptr<background_job>& one,
-                                  std::shared_ptr<job_queue> on, std::int64_t at_ms) {
-    one->queue_ = std::move(on);
-    const std::lock_guard held(one->queue_->lock_);
-    lease_monitor::here().alarm(one, at_ms);
-    one->self_ = one;
-}
-
-inline void background_job::cancel() noexcept {
-    if (queue_ != nullptr) {
-        const std::lock_guard held(queue_->lock_);
-        self_.reset();
-        lease_monitor::here().cancel(*this);
-    }
-}
-
-// Called by the monitor.
-inline void background_job::happened() noexcept {
-    job_queue& to = *queue_;
-    const std::lock_guard held(to.lock_);
-    if (self_ == nullptr) {
-        return;
-    }
-    if (try_to([&] { to.due_.push_back(self_); })) {
-        if (std::exchange(to.runs_, true)) {
-            return;
-        }
-        to.self_ = queue_;
-        if (!to.post_(to.posted_)) {
-            return;
-        }
-        to.self_.reset();
-        to.runs_ = false;
-        to.due_.pop_back();
-    }
-    try_to([this] { lease_monitor::here().alarm(self_, durable::boottime_ms() + 10); });
-}
-
-inline void job_queue::run(void* self) noexcept {
-    auto& me = *static_cast<job_queue*>(self);
-    std::shared_ptr<job_queue> alive; // destroyed after the lock is released
-    for (;;) {
-        const wake_scope<native_platform> away(&service_executor<native_platform>);
-        std::shared_ptr<background_job> job; // destroyed after the lock is released
-        {
-            const std::lock_guard held(me.lock_);
-            if (alive == nullptr) {
-                alive = std::move(me.self_);
-            }
-            if (me.due_.empty()) {
-                me.runs_ = false;
-                return;
-            }
-            job = std::move(me.due_.front());
-            me.due_.pop_front();
-            if (job->self_ == nullptr) {
-                continue;
-            }
-        }
-        const std::int64_t next = job->work_();
-        std::function<std::int64_t()> done; // destroyed after the lock is released
-        const std::lock_guard held(me.lock_);
-        const bool goes_on = next != background_job::never && job->self_ != nullptr;
-        if (!goes_on || !try_to([&] { lease_monitor::here().alarm(job, next); })) {
-            job->self_.reset();
-            done.swap(job->work_);
-        }
-    }
-}
 
 // ---- calls whose caller can leave
 
@@ -491,17 +473,6 @@ private:
     event end_;
 };
 
-// Awaited in a coroutine, returns the context of its task; nullptr if it has none.
-struct own_context {
-    basic_task_context<native_platform>* found = nullptr;
-    bool await_ready() const noexcept { return false; }
-    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-        found = task_context_of<native_platform>(h.promise());
-        return false;
-    }
-    basic_task_context<native_platform>* await_resume() const noexcept { return found; }
-};
-
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
 // call. A cancellation of the caller's task is a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
@@ -515,8 +486,7 @@ inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, cal
     if (ended) {
         co_return std::error_code();
     }
-    own_context asked;
-    const auto* const mine = co_await asked;
+    const auto* const mine = task_context_of<native_platform>(co_await this_promise());
     // A shield is for the running task, so it is used only if this task is the running one.
     std::optional<this_task::shield> shield;
     if (mine != nullptr && mine == running_task()) {

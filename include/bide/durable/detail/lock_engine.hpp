@@ -273,6 +273,7 @@ struct record_view {
     std::int64_t now_ms = 0;        // the time of the read, on the record's clock
     std::int64_t first_fence = 0;   // the least token of a grant that is made now
     std::int64_t good_until_ms = 0; // the end, on boottime_ms(), of a lease that is stored now
+    std::error_code refused{};      // set by the rule: the record is not stored
     durable::expiry_judge judge{lock_clock::caller, 0, here}; // which leases have expired
 };
 
@@ -391,23 +392,19 @@ public:
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
         const durable::origin origin = main_.own().origin(t.process_bound);
-        std::error_code outcome;
         std::int64_t good_until_ms = 0;
         const std::error_code error =
             update(by, intent::nothing, until, [&](record_view& view, bool) {
-                outcome = durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms,
-                                         view.judge, origin);
+                view.refused = durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms,
+                                              view.judge, origin);
                 good_until_ms = view.good_until_ms;
-                return !outcome;
+                return true;
             });
-        if (error) {
-            return unexpected{error};
-        }
-        if (outcome && outcome != durable_errc::lock_lost) {
-            return unexpected{outcome};
-        }
-        if (!outcome) {
+        if (!error) {
             return good_until_ms;
+        }
+        if (error != durable_errc::lock_lost) {
+            return unexpected{error};
         }
         forget_marks(t);
         return std::nullopt;
@@ -421,13 +418,12 @@ public:
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
                                           deadline until = deadline::never()) {
         bool was_there = false;
-        bool is_refused = false; // the minimum hold time is on a clock that this object cannot read
         const auto rule = [&](record_view& view, bool maybe_done) {
             const durable::holder* const held =
                 durable::detail::find_holder(view.record, t.nonce, t.fence);
-            is_refused = !how.undo && view.record.clock != terms_.clock && held != nullptr &&
-                         held->held_until != 0;
-            if (is_refused) {
+            if (!how.undo && view.record.clock != terms_.clock && held != nullptr &&
+                held->held_until != 0) { // on a clock that this object cannot read
+                view.refused = make_error_code(durable_errc::clock_mismatch);
                 return false;
             }
             const bool is_removed =
@@ -438,9 +434,6 @@ public:
         };
         if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
             return unexpected{error};
-        }
-        if (is_refused) {
-            return unexpected{make_error_code(durable_errc::clock_mismatch)};
         }
         if (was_there) {
             signal().signal();
@@ -454,11 +447,10 @@ public:
     // Returns: clock_mismatch if the record has another clock.
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         std::optional<durable::inspection> seen;
-        bool is_refused = false; // this object cannot judge which leases have expired
         const auto look = [&](record_view& view, bool) {
-            seen.reset();
-            is_refused = view.record.clock != terms_.clock;
-            if (view.exists && !is_refused) {
+            if (view.record.clock != terms_.clock) { // it cannot tell which leases have expired
+                view.refused = make_error_code(durable_errc::clock_mismatch);
+            } else if (view.exists) {
                 seen = durable::inspect(view.record, view.judge);
             }
             return false;
@@ -466,33 +458,27 @@ public:
         if (const std::error_code error = update(main_, intent::nothing, deadline::never(), look)) {
             return unexpected{error};
         }
-        if (is_refused) {
-            return unexpected{make_error_code(durable_errc::clock_mismatch)};
-        }
         return seen;
     }
 
-    // Makes an administrator's change: change(record, note). Returns false if the record is
+    // Makes an administrator's change: change(record, number, note). Returns false if the record is
     // unchanged.
-    template <class Change>
-    result<bool, std::error_code> administer(durable::admin_note note, Change change) {
+    result<bool, std::error_code> administer(bool (*change)(durable::record&, std::int64_t,
+                                                            durable::admin_note),
+                                             std::int64_t number, durable::admin_note note) {
         bool done = false;
-        bool is_refused = false; // the time is one that no record can have
         const auto rule = [&](record_view& view, bool maybe_done) {
-            is_refused = !durable::is_valid(terms_, view.now_ms);
-            if (is_refused) {
+            if (!durable::is_valid(terms_, view.now_ms)) { // a time that no record can have
+                view.refused = make_error_code(durable_errc::invalid_argument);
                 return false;
             }
             note.at = terms_.clock == lock_clock::observed ? durable::unix_ms() : view.now_ms;
-            const bool changed = view.exists && change(view.record, std::as_const(note));
+            const bool changed = view.exists && change(view.record, number, note);
             done = changed || maybe_done;
             return changed;
         };
         if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
             return unexpected{error};
-        }
-        if (is_refused) {
-            return unexpected{make_error_code(durable_errc::invalid_argument)};
         }
         signal().signal();
         return done;
@@ -629,11 +615,13 @@ private:
     }
 
     // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes
-    // the record, and returns true if the record has to be stored.
+    // the record, and returns true if the record has to be stored. The observer is not told of an
+    // error that the rule sets in record_view::refused.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule) {
         process_part& mine = by.own();
         std::vector<std::int64_t> concerned; // by the change of this try: marks of processes
+        std::error_code refused;
         const auto begin = [&] {
             mine.close_if_idle();
             if (what == intent::watch) {
@@ -649,7 +637,9 @@ private:
             concerned.clear();
             record_view view{mine.here, looked_ms};
             error = read(view, from, mine);
-            if (error || !rule(view, maybe_done)) {
+            const bool changes = !error && rule(view, maybe_done);
+            refused = view.refused;
+            if (!changes || refused) {
                 return std::nullopt;
             }
             if (view.exists) {
@@ -665,7 +655,9 @@ private:
         const auto wake = [&] {
             std::for_each(concerned.begin(), concerned.end(), &wake_socket::wake);
         };
-        return told(update_value(mine, until, options_.retry_time, begin, apply, wake));
+        const std::error_code error =
+            told(update_value(mine, until, options_.retry_time, begin, apply, wake));
+        return error ? error : refused;
     }
 
     // Returns the least token of a grant that is made after the read.

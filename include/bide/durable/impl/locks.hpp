@@ -273,33 +273,27 @@ result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, co
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_admin::force_release(std::int64_t fence, std::string_view why) {
-    return detail::administer(
-        engine_, by_, "force_release " + std::to_string(fence), why,
-        [fence](detail::lock_engine& on, const durable::admin_note& note) {
-            return on.administer(note, [fence](durable::record& r, const durable::admin_note& at) {
-                return durable::force_release(r, fence, at);
-            });
-        });
+    return detail::administer(engine_, by_, "force_release " + std::to_string(fence), why,
+                              [fence](detail::lock_engine& on, const durable::admin_note& note) {
+                                  return on.administer(&durable::force_release, fence, note);
+                              });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,
                                                                         std::string_view why) {
     return detail::administer(engine_, by_, "resize " + std::to_string(permits), why,
                               [permits](detail::lock_engine& on, const durable::admin_note& note) {
-                                  return on.administer(
-                                      note,
-                                      [permits](durable::record& r, const durable::admin_note& at) {
-                                          return durable::resize(r, permits, at);
-                                      });
+                                  return on.administer(&durable::resize, permits, note);
                               });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int64_t min_fence,
                                                                         std::string_view why) {
-    return detail::administer(engine_, by_, "repair", why,
-                              [min_fence](detail::lock_engine& on, durable::admin_note note) {
-                                  return on.repair(min_fence, std::move(note));
-                              });
+    return detail::administer(
+        engine_, by_, "repair", why,
+        [min_fence](detail::lock_engine& on, const durable::admin_note& note) {
+            return on.repair(min_fence, note);
+        });
 }
 
 }} // namespace bide::BIDE_ABI
