@@ -78,12 +78,6 @@ public:
     /// renews leases. A callback that blocks delays the other leases that the thread serves.
     std::stop_token lost() const noexcept;
 
-    /// Returns a token that is stopped when the lock will be lost within
-    /// durable_options::warn_before unless a renewal succeeds. It is stopped once, and stays so if
-    /// a renewal succeeds later. Its callbacks run on the thread that monitors all leases of the
-    /// process.
-    std::stop_token at_risk() const noexcept;
-
     /// Returns why the lock is lost; durable_loss::none while it is held.
     durable_loss loss() const noexcept;
 

@@ -45,8 +45,8 @@ public:
     /// the lease less the margin.
     virtual void renewed_late(const durable_ticket&,
                               std::chrono::milliseconds /* left */) noexcept {}
-    /// No renewal was confirmed in time: the lock is lost after `left` unless a renewal is
-    /// confirmed before. See durable_options::warn_before.
+    /// No renewal was confirmed until durable_options::warn_before: the lock is lost after `left`
+    /// unless a renewal is confirmed before.
     virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
     /// The lock was lost.
     virtual void lost(const durable_ticket&, durable_loss /* why */) noexcept {}
@@ -74,9 +74,8 @@ struct durable_options {
     /// Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long before the loss of the lock its holder is warned (durable_guard::at_risk(),
-    /// durable_observer::at_risk()). Less than the lease minus the margin. Zero means a third of
-    /// that difference.
+    /// How long before the loss of the lock durable_observer::at_risk() is called. Less than the
+    /// lease minus the margin. Zero means a third of that difference.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.

@@ -64,7 +64,6 @@ public:
     bool is_elsewhere = false; // its calls run on store threads, as a coroutine acquired it
 
     std::stop_token lost() const noexcept { return lost_.get_token(); }
-    std::stop_token at_risk() const noexcept { return at_risk_.get_token(); }
     durable_loss loss() const noexcept {
         if (!is_ours()) {
             return durable_loss::forked;
@@ -90,7 +89,7 @@ public:
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (engine_->options().auto_renew) {
-            const auto make = [this] { return renewal_queue(engine_->store()); };
+            const auto make = [this] { return renewal_queue(engine_->on().store()); };
             background_job::begin({shared_from_this(), &renewal_}, engine_->renewals.get(make),
                                   next_renewal(true));
         }
@@ -202,7 +201,6 @@ private:
         const bool warns = left <= engine_->warn_before_ms();
         if (warns) {
             observer().at_risk(ticket, std::chrono::milliseconds(left));
-            at_risk_.request_stop();
         }
         // Without memory, no monitor would report the end of the lease: the grant counts as lost.
         if (!try_to([&] { monitor_until(warns ? good_until() : warning_ms()); })) {
@@ -256,7 +254,6 @@ private:
         try_to([&] { renewed = renew(true).has_value(); });
         return is_active() ? next_renewal(renewed) : background_job::never;
     }};
-    std::stop_source at_risk_;
     std::stop_source lost_;
 };
 
@@ -390,9 +387,6 @@ public:
     }
 
     event& changed() noexcept { return *changed_; }
-    void wait() {
-        changed_->wait_for(std::chrono::nanoseconds(again_ns_ - native_platform::now()));
-    }
     deadline again() const noexcept { return deadline::at_ns(again_ns_); }
 
     // Returns the guard or the error of an acquisition that is over. If `is_coroutine` is true, the
@@ -651,7 +645,7 @@ inline acquisition::answer acquire_blocking(const engine_ptr& of, acquire_reques
     }
     const auto it = std::make_shared<acquisition>(of, std::move(request));
     while (it->step()) {
-        it->wait();
+        it->changed().wait_until(it->again());
     }
     return it->take(false);
 }

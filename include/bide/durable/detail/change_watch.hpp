@@ -263,11 +263,13 @@ public:
     void follow(const durable::record& r, const durable::origin& here, bool hears_all,
                 bool others) {
         told_ = signal_->count();
-        std::vector<process> before = std::exchange(processes_, {});
+        for (process& one : processes_) {
+            one.is_followed = false;
+        }
         const auto follow_holders = [&] {
             bool follows = true;
             for (const durable::holder& one : r.holders) {
-                follows = follow(one.from, here, before) && follows;
+                follows = follow(one.from, here) && follows;
             }
             return follows;
         };
@@ -277,7 +279,7 @@ public:
             if (r.waiters[i].from.mark == mark_) {
                 waits = true;
                 const bool follows =
-                    i == 0 ? follow_holders() : follow(r.waiters[i - 1].from, here, before);
+                    i == 0 ? follow_holders() : follow(r.waiters[i - 1].from, here);
                 is_told_ = is_told_ && durable::is_told(r, i) && follows;
             }
         }
@@ -285,9 +287,10 @@ public:
         if (!is_told_) {
             follow_holders();
             if (!r.waiters.empty()) {
-                follow(r.waiters.front().from, here, before);
+                follow(r.waiters.front().from, here);
             }
         }
+        std::erase_if(processes_, [](const process& one) { return !one.is_followed; });
         if (is_told_ && watch_ != nullptr) {
             watch_.reset();
             // This read may have seen a change that the watch has not yet reported to the
@@ -328,13 +331,13 @@ private:
     struct process {
         durable::origin from;
         descriptor end; // readable when the process has ended
+        bool is_followed = true;
     };
     static constexpr std::size_t most_processes = 64;
 
-    static auto find(const std::vector<process>& in, const durable::origin& it) noexcept {
-        return std::find_if(in.begin(), in.end(), [&](const process& one) {
-            return one.end != nullptr && one.from == it;
-        });
+    static auto find(auto& in, const durable::origin& it) noexcept {
+        return std::find_if(in.begin(), in.end(),
+                            [&](const process& one) { return one.from == it; });
     }
 
     // Returns nullptr if the descriptor cannot be monitored.
@@ -355,19 +358,15 @@ private:
         return true;
     }
 
-    // Makes the end of the process `it` signal, by its descriptor in `before` or a new one. Returns
-    // false if that is not possible. If `it` is this process, returns true without a descriptor.
-    bool follow(const durable::origin& it, const durable::origin& here,
-                std::vector<process>& before) {
-        if (find(processes_, it) != processes_.end() ||
-            (durable::can_look_up(it, here) && it.pid == here.pid)) {
+    // Makes the end of the process `it` signal. Returns false if that is not possible. If `it` is
+    // this process, returns true without a descriptor.
+    bool follow(const durable::origin& it, const durable::origin& here) {
+        if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;
         }
-        const auto known = find(before, it);
-        if (known != before.end()) {
-            processes_.push_back(
-                std::move(before[static_cast<std::size_t>(known - before.begin())]));
-            return true;
+        const auto known = find(processes_, it);
+        if (known != processes_.end()) {
+            return known->is_followed = true;
         }
         const int fd = processes_.size() < most_processes ? durable::watch_process(it, here) : -1;
         descriptor end = fd >= 0 ? listen(std::make_unique<fd_watch>(fd)) : nullptr;

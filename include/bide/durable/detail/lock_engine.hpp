@@ -281,7 +281,7 @@ class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-        : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
+        : options_(std::move(options)), main_(std::move(slot)),
           margin_ms_(options_.margin.count() != 0 ? options_.margin.count()
                                                   : options_.lease.count() / 10 + 1) {
         terms_.permits = permits;
@@ -304,7 +304,7 @@ public:
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable lock"));
         }
-        if (!store_.empty()) {
+        if (!main_.of->store().empty()) {
             apart_ = std::make_unique<access>(main_.of.for_renewals());
         }
     }
@@ -540,8 +540,7 @@ public:
         return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
     }
 
-    slot& on() const noexcept { return *main_.of; }              // for what needs no turn
-    const std::string& store() const noexcept { return store_; } // slot::store()
+    slot& on() const noexcept { return *main_.of; } // for what needs no turn
     std::string explain() { return main_.own().explain(); }
 
     const durable_options& options() const noexcept { return options_; }
@@ -732,7 +731,6 @@ private:
     mutable durable_observer no_observer_; // does nothing
     std::unique_ptr<access> apart_;        // nullptr: renewals use main_
     access main_;
-    const std::string store_;
     durable::terms terms_;
     const std::int64_t margin_ms_; // durable_options::margin
 };

@@ -143,8 +143,7 @@ durable_semaphore::renew(const durable_ticket& t) {
     if (renewed ? renewed->has_value() : may_pass(renewed.error())) {
         engine_->keep_mark(t);
     }
-    return renewed ? result<bool, std::error_code>(renewed->has_value())
-                   : unexpected{renewed.error()};
+    return renewed.transform([](const auto& until) { return until.has_value(); });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
@@ -173,14 +172,6 @@ durable_shared_mutex::async_acquire_shared(acquire_request request) const {
 
 // ---- guards
 
-namespace detail {
-
-inline result<void, std::error_code> without_value(const result<bool, std::error_code>& done) {
-    return done ? result<void, std::error_code>() : unexpected{done.error()};
-}
-
-} // namespace detail
-
 BIDE_DURABLE_INLINE durable_guard::~durable_guard() {
     if (grant_ == nullptr) {
         return;
@@ -200,9 +191,6 @@ BIDE_DURABLE_INLINE const durable_ticket& durable_guard::ticket() const noexcept
     return grant_->ticket;
 }
 BIDE_DURABLE_INLINE std::stop_token durable_guard::lost() const noexcept { return grant_->lost(); }
-BIDE_DURABLE_INLINE std::stop_token durable_guard::at_risk() const noexcept {
-    return grant_->at_risk();
-}
 BIDE_DURABLE_INLINE durable_loss durable_guard::loss() const noexcept { return grant_->loss(); }
 BIDE_DURABLE_INLINE bool durable_guard::is_held() const noexcept { return grant_->is_held(); }
 BIDE_DURABLE_INLINE std::chrono::milliseconds durable_guard::remaining() const noexcept {
@@ -220,7 +208,7 @@ BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_ren
 
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::release() {
     const auto ended = std::exchange(grant_, nullptr);
-    return detail::without_value(detail::call_for(ended, detail::giving_back(ended)));
+    return detail::call_for(ended, detail::giving_back(ended)).transform([](bool) {});
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_release() {
     return release_task(std::move(*this));
@@ -231,7 +219,7 @@ durable_guard::release_task(durable_guard mine) {
     auto releasing = detail::async_call_store<result<bool, std::error_code>>(
         detail::giving_back(ended), ended->retry_time(), detail::call_kind::has_to_run);
     const auto released = co_await std::move(releasing);
-    co_return detail::without_value(released);
+    co_return released.transform([](bool) {});
 }
 
 BIDE_DURABLE_INLINE int durable_guard::descriptor() const noexcept { return grant_->descriptor(); }
@@ -258,15 +246,13 @@ result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, co
     if (!why.empty()) {
         change.append(": ").append(why);
     }
-    auto answer = call_store<result<bool, std::error_code>>(
-        [engine, what, note = durable::admin_note{0, by, change, {}}] {
-            return what(*engine, note);
-        },
-        engine->retry_time());
-    if (!answer && answer.error() == errc::timeout) {
-        return unexpected{make_error_code(durable_errc::indeterminate)};
-    }
-    return answer;
+    const auto call = [engine, what, note = durable::admin_note{0, by, change, {}}] {
+        return what(*engine, note);
+    };
+    return call_store<result<bool, std::error_code>>(call, engine->retry_time())
+        .transform_error([](const std::error_code& error) {
+            return error == errc::timeout ? make_error_code(durable_errc::indeterminate) : error;
+        });
 }
 
 } // namespace detail
