@@ -74,13 +74,13 @@ TEST_CASE("acquire_all: acquires all locks or none", "[promise.durable-several-l
     };
     {
         const auto writer = c.acquire();
-        REQUIRE(try_acquire_all(all()).error() == errc::timeout);
+        REQUIRE(acquire_all(all(), within(0ns)).error() == errc::timeout);
         REQUIRE(acquire_all(all(), within(10ms)).error() == errc::timeout);
         REQUIRE(a.try_acquire());
         REQUIRE(b.try_acquire(3));
     }
     const auto reader = c.acquire_shared();
-    auto held = try_acquire_all(all());
+    auto held = acquire_all(all(), within(0ns));
     REQUIRE(held);
     REQUIRE(held->size() == 3);
     REQUIRE((*held)[0].fence() > reader->fence());
@@ -94,7 +94,7 @@ TEST_CASE("acquire_all: acquires all locks or none", "[promise.durable-several-l
     REQUIRE(held->release());
     REQUIRE(a.try_acquire());
     {
-        auto one = try_acquire_all(all());
+        auto one = acquire_all(all(), within(0ns));
         auto other = std::move(one); // moves the grants
         REQUIRE(other->is_held());
     }

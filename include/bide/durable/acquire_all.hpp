@@ -112,9 +112,6 @@ private:
 result<durable_guards, std::error_code> acquire_all(std::vector<keyed_lock> locks,
                                                     acquire_request request = {});
 
-/// Acquires all locks if all are free, as acquire_all() does with a timeout of zero.
-result<durable_guards, std::error_code> try_acquire_all(std::vector<keyed_lock> locks);
-
 /// Acquires all locks as acquire_all() does, for a coroutine.
 /// Cancellation: returns errc::stopped.
 task<result<durable_guards, std::error_code>> async_acquire_all(std::vector<keyed_lock> locks,

@@ -13,41 +13,6 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// ---- renewals
-
-// The job queues for renewals, by the name of their store.
-struct BIDE_SHARED renewal_queues {
-    mutex lock;
-    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
-};
-
-// Returns the queue for the renewals of a lock on that store. A child of fork() has queues of its
-// own.
-//
-// All locks that share a store share one queue; any other lock has its own. A call that hangs
-// delays the other renewals of its queue, until the slot gives up the call:
-// - Locks that share a store renew on the slot's for_renewals(), so a call that hangs on a lock's
-//   own slot does not delay them. A renewal that hangs delays all renewals on that store, because
-//   they share its connection.
-// - Any other lock renews on its own slot, for which the renewal needs the turn (slot_part). If a
-//   call that has the turn hangs, the renewal waits for the turn, at most until the lease ends.
-// Throws: std::bad_alloc, std::system_error.
-inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
-    auto made = std::make_shared<job_queue>(&store_threads::post_renewal);
-    if (store.empty()) {
-        return made;
-    }
-    auto& all = of_process<renewal_queues>();
-    const std::lock_guard held(all.lock);
-    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
-    auto& entry = all.by_store[store];
-    auto shared = entry.lock();
-    if (shared == nullptr) {
-        entry = shared = std::move(made);
-    }
-    return shared;
-}
-
 // ---- a grant
 
 class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
@@ -89,8 +54,7 @@ public:
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (engine_->options().auto_renew) {
-            const auto make = [this] { return renewal_queue(engine_->on().store()); };
-            background_job::begin({shared_from_this(), &renewal_}, engine_->renewals.get(make),
+            background_job::begin({shared_from_this(), &renewal_}, engine_->renewals(),
                                   next_renewal(true));
         }
         monitor_until(warning_ms());
@@ -296,9 +260,8 @@ inline void withdraw(const engine_ptr& of, durable_ticket ticket,
             pause = std::min<std::int64_t>(2 * pause, 1'000);
             return is_settled || next >= until ? background_job::never : next;
         };
-        const auto make = [] { return std::make_shared<job_queue>(&store_threads::post); };
-        background_job::begin(std::make_shared<background_job>(std::move(work)),
-                              of->withdrawals.get(make), now);
+        background_job::begin(std::make_shared<background_job>(std::move(work)), of->withdrawals(),
+                              now);
     });
 }
 
@@ -349,7 +312,7 @@ public:
     }
     acquisition& operator=(acquisition&&) = delete;
     ~acquisition() { // on any thread: what may block is left to withdraw()
-        end(false);
+        end();
         drop_grant();
         if (may_be_there_) {
             withdraw(engine_, std::move(ticket_), undoing());
@@ -455,9 +418,9 @@ private:
         error_ = why;
         return false;
     }
-    void end(bool may_close = true) noexcept {
+    void end() noexcept {
         if (std::exchange(is_counted_, false)) {
-            engine_->end_waiting(hears_all_, may_close);
+            engine_->end_waiting(hears_all_);
         }
     }
     // Returns the longest time between two reads of the record. It is less than waiter_ttl, because

@@ -149,6 +149,41 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
     }
 }
 
+// ---- renewals
+
+// The job queues for renewals, by the name of their store.
+struct BIDE_SHARED renewal_queues {
+    mutex lock;
+    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
+};
+
+// Returns the queue for the renewals of a lock on that store. A child of fork() has queues of its
+// own.
+//
+// All locks that share a store share one queue; any other lock has its own. A call that hangs
+// delays the other renewals of its queue, until the slot gives up the call:
+// - Locks that share a store renew on the slot's for_renewals(), so a call that hangs on a lock's
+//   own slot does not delay them. A renewal that hangs delays all renewals on that store, because
+//   they share its connection.
+// - Any other lock renews on its own slot, for which the renewal needs the turn (slot_part). If a
+//   call that has the turn hangs, the renewal waits for the turn, at most until the lease ends.
+// Throws: std::bad_alloc, std::system_error.
+inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
+    auto made = std::make_shared<job_queue>(&store_threads::post_renewal);
+    if (store.empty()) {
+        return made;
+    }
+    auto& all = of_process<renewal_queues>();
+    const std::lock_guard held(all.lock);
+    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = all.by_store[store];
+    auto shared = entry.lock();
+    if (shared == nullptr) {
+        entry = shared = std::move(made);
+    }
+    return shared;
+}
+
 // ---- what a process has for a lock
 
 // The marks of presence of the tickets that are bound to this process. Such a ticket may outlive
@@ -233,6 +268,11 @@ struct process_part final : slot_part, durable::process_knowledge {
     std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark, then it stays
     bool can_have_none = false;              // under `marking`
     native_platform::atomic<bool> has_mark{false};
+
+    // The jobs of the lock in the background.
+    const std::shared_ptr<job_queue> withdrawals =
+        std::make_shared<job_queue>(&store_threads::post);
+    const std::shared_ptr<job_queue> renewals = renewal_queue(of.store());
 
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
     change_watch watch{signal};
@@ -562,32 +602,28 @@ public:
 
     // Wakes the contenders of this process that wait.
     change_signal& signal() { return *main_.own().signal; }
+    const std::shared_ptr<job_queue>& withdrawals() { return main_.own().withdrawals; }
+    const std::shared_ptr<job_queue>& renewals() { return main_.own().renewals; }
 
     // Count the waiters of this process. While there are waiters, a watch of the slot may be open.
-    // The last end_waiting() closes it. Neither function waits for the turn. If another call has
-    // the turn, or if `may_close` is false, end_waiting() leaves the watch open, and the next call
-    // that has the turn closes it. `hears_all` is true if the waiter wants to be notified of every
-    // change.
+    // The last end_waiting() closes it, unless another call has the turn: then the next call that
+    // has the turn closes it. `hears_all`: the waiter wants to be notified of every change.
     void begin_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the turn orders them before the read that opens the watch.
         mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         mine.waiting.fetch_add(1, std::memory_order_relaxed);
     }
-    void end_waiting(bool hears_all, bool may_close) noexcept {
+    void end_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the numbers publish nothing else.
         mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
         const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
-        if (is_last && may_close && mine.turn.try_lock()) {
+        if (is_last && mine.turn.try_lock()) {
             const std::lock_guard turn(mine.turn, std::adopt_lock);
             mine.close_if_idle();
         }
     }
-
-    // The jobs of this lock in the background, in each process.
-    per_process<std::shared_ptr<job_queue>> withdrawals;
-    per_process<std::shared_ptr<job_queue>> renewals;
 
 private:
     // A slot, and the state that each process keeps for it.

@@ -147,12 +147,6 @@ BIDE_DURABLE_INLINE result<durable_guards, std::error_code>
 acquire_all(std::vector<keyed_lock> locks, acquire_request request) {
     return sync_wait(detail::held_locks::acquire(std::move(locks), std::move(request)));
 }
-BIDE_DURABLE_INLINE result<durable_guards, std::error_code>
-try_acquire_all(std::vector<keyed_lock> locks) {
-    acquire_request now;
-    now.timeout = std::chrono::nanoseconds(0);
-    return acquire_all(std::move(locks), std::move(now));
-}
 BIDE_DURABLE_INLINE task<result<durable_guards, std::error_code>>
 async_acquire_all(std::vector<keyed_lock> locks, acquire_request request) {
     return detail::held_locks::acquire(std::move(locks), std::move(request));
