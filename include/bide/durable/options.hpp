@@ -59,11 +59,9 @@ public:
 
 /// The options of a durable lock. All contenders of a record need the same clock.
 struct durable_options {
-    /// How long a grant lasts without a renewal.
-    ///
-    /// With auto_renew, contenders wait for this time after a crash of the holder; with
-    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, set
-    /// a time that is longer than any holder needs the lock.
+    /// How long a grant lasts without a renewal. With auto_renew, contenders wait for this time
+    /// after a crash of the holder; with lock_clock::observed, for this time plus the fraction
+    /// `drift` of it. Without auto_renew, set a time that is longer than any holder needs the lock.
     std::chrono::milliseconds lease{30'000};
 
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
@@ -91,22 +89,19 @@ struct durable_options {
 
     /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
     /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
-    /// expired for that contender, whatever the record's clock shows. With lock_clock::observed,
-    /// this is the only way in which a lease expires by time. If lock_clock::caller uses the
-    /// function `now`, this option has no effect.
+    /// expired for that contender, whatever the record's clock shows. If lock_clock::caller uses
+    /// the function `now`, this option has no effect.
     double drift = 0.1;
 
-    /// If true, a guard renews its lease each time that a third of the lease has passed.
-    ///
-    /// Renewals run on threads of bide, one after the other for all locks of this process that
-    /// share a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
+    /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
+    /// run on threads of bide, one after the other for all locks of this process that share a
+    /// store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
-    /// their grants and places in the queue end.
-    ///
-    /// Contenders in other containers learn of that end through a mark of presence (slot_presence),
-    /// which is an open file. A process that closes this file loses its grants.
+    /// their grants and places in the queue end. Contenders in other containers learn of that end
+    /// through a mark of presence (slot_presence), which is an open file. A process that closes
+    /// this file loses its grants.
     bool process_bound = true;
 
     /// The name in the tickets that acquire() makes; "<host>:<pid>" if it is empty.
@@ -120,11 +115,8 @@ struct durable_options {
     /// How long a call still waits for the store after its timeout, a stop or a cancellation. A
     /// store call that has not ended by then continues on a store thread, which releases what the
     /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
-    /// value.
-    ///
-    /// On a store that several machines share, this is also the limit of try_acquire(). On a store
-    /// of this machine (memory, file, SQLite), the first try of an acquisition may last up to
-    /// retry_time, so that a free lock is acquired even if the disk is slow.
+    /// value. On a store of this machine (memory, file, SQLite), the first call of an acquisition
+    /// may last retry_time longer, so that a free lock is acquired even if the disk is slow.
     std::chrono::milliseconds attempt_limit{80};
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
@@ -152,14 +144,12 @@ struct acquire_request {
     std::int64_t weight = 1;
 
     /// If true, the grant lasts as long as any process has durable_guard::descriptor() open, which
-    /// is a mark of presence (slot_presence). Children may inherit the descriptor.
-    ///
-    /// The destructor of the guard leaves the grant to the children. release() ends the grant even
-    /// if children have the descriptor open. While the slot can see the mark, the grant does not
-    /// expire. The guard still renews its lease, for times when the slot cannot see the mark.
-    ///
-    /// If the slot keeps no marks, or if the request has a ticket, the error is
-    /// errc::operation_not_supported. File and SQLite slots on Linux keep marks.
+    /// is a mark of presence (slot_presence). Children may inherit the descriptor. The destructor
+    /// of the guard leaves the grant to them; release() ends it even if they have the descriptor
+    /// open. While the slot can see the mark, the grant does not expire. The guard still renews its
+    /// lease, for times when the slot cannot see the mark. If the slot keeps no marks, or if the
+    /// request has a ticket, the error is errc::operation_not_supported. File and SQLite slots on
+    /// Linux keep marks.
     bool inheritable = false;
 
     /// How long to wait. If it is zero or negative, acquire() does as try_acquire(): it reads the
@@ -174,10 +164,9 @@ struct acquire_request {
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
     /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, the minimum hold time of that grant stays.
-    ///
-    /// If several machines start a job at about the same time, it runs once, however short it is,
-    /// if the minimum hold time is longer than the difference between the machines' clocks.
+    /// already, the minimum hold time of that grant stays. A job that several machines start at
+    /// about the same time runs once, however short it is, if this time is longer than the
+    /// difference between the machines' clocks.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.

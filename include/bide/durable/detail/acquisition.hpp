@@ -83,16 +83,15 @@ public:
                          : unexpected{make_error_code(durable_errc::lock_lost)};
     }
 
-    // A release consists of stop_holding(), which calls no store, and give_back(), which calls it.
-    // stop_holding() returns true if the grant was held until this call.
+    // The first part of a release, which calls no store. Returns true if the grant was held.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();
         leave();
         return in_time;
     }
-    // Releases the permits. If `hands_over` is true and the grant is inheritable, first closes the
-    // mark of presence in this process. Returns true if a child has the mark open; the grant then
-    // lasts until the last child has closed it.
+    // The second part, which calls the store. If `hands_over` is true and the grant is inheritable,
+    // first closes the mark of presence in this process. Returns true if a child has the mark open,
+    // which keeps the grant.
     result<bool, std::error_code> give_back(bool in_time, bool hands_over) {
         if (!is_ours()) {
             return unexpected{make_error_code(durable_errc::lock_lost)};
@@ -242,9 +241,9 @@ auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_
 
 using engine_ptr = std::shared_ptr<lock_engine>;
 
-// Removes in the background what an acquisition has left in the record. Calls no store. If the
-// store fails, the job tries again after a pause, until the entry has expired in the record.
-// Without a thread or memory for the job, the entry stays until it expires.
+// Removes in the background what an acquisition has left in the record. If the store fails, the job
+// tries again after a pause, until the entry has expired. Without a thread or memory for the job,
+// the entry stays until it expires.
 inline void withdraw(const engine_ptr& of, durable_ticket ticket,
                      durable::release_terms how) noexcept {
     try_to([&] {
@@ -282,9 +281,9 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
 // limit calls step() on the calling thread; any other acquisition calls it on a store thread.
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step
-// shares ownership of the acquisition. After the step, the destructor passes the grant or the place
-// in the queue to withdraw(). If the caller is stopped between two steps, it makes one more step,
-// which removes the grant or the place.
+// shares ownership of the acquisition, whose destructor passes the grant or the place in the queue
+// to withdraw(). A caller that is stopped between two steps makes one more step, which removes the
+// grant or the place.
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -319,9 +318,8 @@ public:
         }
     }
 
-    // Returns how long the caller waits for the next step(). On a store of this machine, the first
-    // step() may last for retry_time even if the timeout is shorter, so that a free lock is
-    // acquired even if the disk is slow.
+    // Returns how long the caller waits for the next step(): for the first one on a store of this
+    // machine, see durable_options::attempt_limit.
     // Requires: no step() is under way. This also applies to if_late().
     const call_limits& limits() const noexcept { return limits_; }
     // Returns the error for a caller whose time is up during the next step(): errc::timeout if the
@@ -376,8 +374,8 @@ private:
     }
     acquire_wishes wishes() const {
         acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // A contender listens only if it reads the record at least four times in a lease. Then it
-        // finds its grant before the lease ends, even if no notification reaches it.
+        // If it reads the record four times in a lease, it finds its grant before the lease ends,
+        // even if no notification reaches it.
         wanted.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (const auto& [key, value] : request_.labels) {
@@ -484,8 +482,8 @@ private:
         return is_late ? give_up(if_late_) : true;
     }
     // The first read opens no watch and no wake socket, because most acquisitions need only one
-    // read. If the contender has to wait, a second read opens both. The second read is not needed
-    // if the descriptors that an earlier waiter of this process has opened suffice.
+    // read. If the contender has to wait, a second read opens both, unless the descriptors of an
+    // earlier waiter of this process suffice.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {
@@ -514,8 +512,8 @@ private:
             return false;
         }
         ticket_.fence = got.outcome.fence;
-        // The mark moves into the grant, so that no other object of this process keeps it open.
-        // After the grant has closed the mark, the slot can tell whether a child has it open.
+        // No other object of this process keeps the mark open. So after the grant has closed it,
+        // the slot can tell whether a child has it open.
         held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                         std::exchange(mark_, nullptr));
         may_be_there_ = false;

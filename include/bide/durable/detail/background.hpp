@@ -13,8 +13,8 @@
 //
 // The monitor calls no store. So a store that hangs delays neither the notification that a lease
 // has ended nor the jobs of other stores. No thread is started before it is needed, and none keeps
-// the process from ending. A child of fork() starts its own threads, which do not notify the
-// clients of its parent.
+// the process from ending. A child of fork() has threads and queues of its own, which do not notify
+// the clients of its parent.
 
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
@@ -38,10 +38,9 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 // The monitor notifies a client when boottime_ms() is the time that the client has asked for, and
 // on Linux also when the client's descriptor is readable. It has weak references to its clients. A
-// client that is removed during a notification may be notified once more.
-//
-// The monitor's thread is started at the first use and never ends. It sleeps until the earliest
-// time that it knows. cancel() does not wake it: one needless wake later costs less.
+// client that is removed during a notification may be notified once more. The monitor's thread
+// never ends. It sleeps until the earliest time that it knows. cancel() does not wake it: one
+// needless wake later costs less.
 
 // Returns the one T of this process. It is never destroyed.
 // Throws: std::system_error if there is no memory, what the constructor throws.
@@ -254,8 +253,8 @@ private:
 // the process does not wait for them.
 //
 // In each set at most 256 calls run at once. A further call waits for a free thread, in order of
-// arrival. So 256 calls that hang delay all other calls, but no renewal. The callers of the delayed
-// calls return when their own time is up. A thread ends when it was idle for 5 s.
+// arrival; its caller returns when its own time is up. So 256 calls that hang delay all other
+// calls, but no renewal. A thread ends when it was idle for 5 s.
 class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;
@@ -419,8 +418,8 @@ enum class call_kind {
     has_to_run      // it runs even if its caller left
 };
 
-// A call to a store that its caller, a coroutine, may leave before the call ends. The call runs on
-// a store thread and owns all objects that it uses.
+// A call to a store, on a store thread, that its caller may leave before the call ends. It owns all
+// objects that it uses.
 class store_call {
 public:
     // Requires: body() does not throw.
@@ -439,49 +438,34 @@ public:
         return error;
     }
 
-    // Called when the caller leaves the call. A call that has not begun may then be skipped.
-    void leave() noexcept {
-        // Order: relaxed; publishes nothing else.
-        is_left_.store(true, std::memory_order_relaxed);
-    }
-
     // Is set after the end of the call.
     event& end() noexcept { return end_; }
 
 private:
     // Coroutines that the call wakes resume on a service thread, not on the store thread.
     static void run(void* self) noexcept {
-        auto& me = *static_cast<store_call*>(self);
-        std::shared_ptr<store_call> alive = std::move(me.self_);
-        {
-            const wake_scope<native_platform> away(&service_executor<native_platform>);
-            // Order: relaxed; only an optimization: a call that was left is skipped.
-            if (me.kind_ == call_kind::has_to_run || !me.is_left_.load(std::memory_order_relaxed)) {
-                me.body_();
-            }
-            me.end_.set();
-        }
         const wake_scope<native_platform> away(&service_executor<native_platform>);
-        alive.reset();
+        auto& me = *static_cast<store_call*>(self);
+        const std::shared_ptr<store_call> alive = std::move(me.self_);
+        const bool is_left = alive.use_count() == 1; // its caller has a reference until it leaves
+        if (me.kind_ == call_kind::has_to_run || !is_left) {
+            me.body_();
+        }
+        me.end_.set();
     }
 
     const std::function<void()> body_;
     const call_kind kind_;
     runnable runs_;
     std::shared_ptr<store_call> self_; // set while the call is posted or runs
-    native_platform::atomic<bool> is_left_{false};
     event end_;
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
 // call. A cancellation of the caller's task is a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
-inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
-    const struct leaving {
-        store_call& of;
-        ~leaving() { of.leave(); }
-    } at_the_end{*call};
-    auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
+inline task<std::error_code> wait_for_call(store_call& call, call_limits limits) {
+    auto ends = call.end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
     const auto ended = co_await std::move(ends);
     if (ended) {
         co_return std::error_code();
@@ -494,7 +478,7 @@ inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, cal
     }
     const std::int64_t now = std::min(native_platform::now(), limits.until.steady_ns());
     const deadline last = call_limits::later(deadline::at_ns(now), limits.grace);
-    auto ending = call->end().async_wait().with_deadline(last);
+    auto ending = call.end().async_wait().with_deadline(last);
     const auto is_over = co_await std::move(ending);
     co_return is_over
         ? std::error_code()
@@ -516,7 +500,7 @@ task<R> async_call_store(std::function<R()> body, call_limits limits,
     if (const std::error_code error = store_call::start(call)) {
         co_return unexpected{error};
     }
-    auto waiting = wait_for_call(call, std::move(limits));
+    auto waiting = wait_for_call(*call, std::move(limits));
     if (const std::error_code why = co_await std::move(waiting)) {
         co_return unexpected{why};
     }

@@ -10,10 +10,8 @@
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
-// again. The entry with the nonce of the ticket shows the rule what was done already.
-//
-// A child of fork() makes its own slot_part and process_part. Its slot object is a copy of its
-// parent's.
+// again. The entry with the nonce of the ticket shows the rule what was done already. A child of
+// fork() makes its own slot_part and process_part, and has a copy of its parent's slot object.
 
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/expiry.hpp>
@@ -67,16 +65,15 @@ struct slot_part {
 // second try on under the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
 //
-// begin() is called once, when the caller has the turn. For each try, apply(snapshot, looked_ms,
-// maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
-// `looked_ms` is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try
-// may have been stored. Only what the last call of apply() returns or sets counts. written() is
-// called after each try that was stored, or that may have been.
+// begin() is called once, with the turn. For each try, apply(snapshot, looked_ms, maybe_done,
+// error) returns the new value, or nothing to keep the current one, or sets the error. `looked_ms`
+// is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try may have
+// been stored. Only the last call of apply() counts. written() is called after each try that was
+// stored, or that may have been.
 //
-// Returns: durable_errc::store_busy if other contenders of this process had the turn until that
-// time; conflict_timeout if other contenders changed the value until that time; indeterminate if
-// one of the tries may have been stored; the error of apply() or of the slot. After store_busy and
-// conflict_timeout, nothing was changed.
+// Returns: if nothing was changed, store_busy if other contenders of this process had the turn
+// until that time, or conflict_timeout if other contenders changed the value until that time;
+// indeterminate if one of the tries may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
                              Begin begin, Apply apply, Written written) {
@@ -157,16 +154,12 @@ struct BIDE_SHARED renewal_queues {
     std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
 };
 
-// Returns the queue for the renewals of a lock on that store. A child of fork() has queues of its
-// own.
-//
-// All locks that share a store share one queue; any other lock has its own. A call that hangs
-// delays the other renewals of its queue, until the slot gives up the call:
-// - Locks that share a store renew on the slot's for_renewals(), so a call that hangs on a lock's
-//   own slot does not delay them. A renewal that hangs delays all renewals on that store, because
-//   they share its connection.
-// - Any other lock renews on its own slot, for which the renewal needs the turn (slot_part). If a
-//   call that has the turn hangs, the renewal waits for the turn, at most until the lease ends.
+// Returns the queue for the renewals of a lock on that store. A renewal that hangs delays the later
+// ones of its queue.
+// - Locks that share a store share a queue, and renew on the slot's for_renewals(), by one
+//   connection. A call that hangs on a lock's own slot does not delay them.
+// - Any other lock has its own queue, and renews on its own slot. If a call that has the turn
+//   (slot_part) hangs, the renewal waits for the turn, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
     auto made = std::make_shared<job_queue>(&store_threads::post_renewal);
@@ -186,17 +179,17 @@ inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
 
 // ---- what a process has for a lock
 
-// The marks of presence of the tickets that are bound to this process. Such a ticket may outlive
-// the lock object whose mark shows that the process runs. So this table keeps the mark open until a
-// lock object of this process has released the grant or found it lost.
+// The marks of presence of the tickets that are bound to this process and may outlive the lock
+// object whose mark shows that the process runs. This table keeps the mark open until a lock object
+// of this process has released the grant or found it lost.
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
     std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
 };
 
-// The state that each process keeps for the slot of a lock. A contender uses `watch`, `last` and
-// `seen` only while it has the turn.
+// The state that each process keeps for the slot of a lock. `watch`, `last` and `seen` need the
+// turn.
 struct process_part final : slot_part, durable::process_knowledge {
     using slot_part::slot_part;
 
@@ -280,7 +273,7 @@ struct process_part final : slot_part, durable::process_knowledge {
     native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
 
     // The record that this process read or wrote last, and its stored text; empty if there is none.
-    // If a read finds the same text, as most reads do, the text is not parsed again.
+    // A read that finds the same text, as most do, does not parse it again.
     durable::record last;
     std::string last_text;
     durable::observations seen;
@@ -358,8 +351,6 @@ public:
         bool can_be_watched = false;   // changes could signal; try again with intent::watch
     };
 
-    // Each operation reads the record once and changes it.
-
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
     // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence,
     // and not to the process.
@@ -425,9 +416,8 @@ public:
     }
 
     // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
-    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one.
-    // Such a renewal does not wait for the turn of the lock's slot, so a call that hangs on that
-    // slot does not delay it.
+    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one,
+    // and so does not wait for the turn of the lock's slot.
     result<std::optional<std::int64_t>, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
@@ -600,7 +590,7 @@ public:
                                                  : (terms_.lease_ms - margin_ms_) / 3;
     }
 
-    // Wakes the contenders of this process that wait.
+    // What this process has for the lock. The signal wakes its contenders that wait.
     change_signal& signal() { return *main_.own().signal; }
     const std::shared_ptr<job_queue>& withdrawals() { return main_.own().withdrawals; }
     const std::shared_ptr<job_queue>& renewals() { return main_.own().renewals; }
