@@ -49,7 +49,6 @@ struct leader_term {
 /// the object is a new candidate, which does not lead. A leader that is suspended for longer than
 /// its lease may continue its work while another candidate leads. So let the resource refuse older
 /// tokens.
-///
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:
@@ -59,12 +58,9 @@ public:
 
     /// Campaigns, calls on_elected, releases the lock, and campaigns again, until a stop is
     /// requested. A store that fails is tried again every durable_options::poll_most;
-    /// durable_options::observer is told of its errors.
-    ///
-    /// on_elected runs on this thread. The candidate leads until on_elected has returned, even
-    /// after a stop, unless it loses the lock. Terms of one run never overlap, and follow each
-    /// other without a pause.
-    ///
+    /// durable_options::observer is told of its errors. on_elected runs on this thread. The
+    /// candidate leads until on_elected has returned, even after a stop, unless it loses the lock.
+    /// Terms of one run never overlap, and follow each other without a pause.
     /// Requires: on_elected returns soon after leader_term::stop is stopped.
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress if another run of this candidate is under way;
@@ -91,7 +87,7 @@ public:
     // ---- observers, which need not run
 
     /// Returns the leader; nothing if there is none.
-    /// Blocks: for the store, for at most durable_options::retry_time plus attempt_limit.
+    /// Blocks: for the store, on a store thread (locks.hpp).
     result<std::optional<leader_info>, std::error_code> leader() const;
     /// Returns the leader as leader() does, for a coroutine.
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
@@ -101,8 +97,7 @@ public:
     /// runs, the call notices changes earlier.
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().
-    /// Blocks: until the leader changes. If the store hangs, a read outlasts the timeout by
-    /// durable_options::retry_time plus attempt_limit at most.
+    /// Blocks: until the leader changes. A read of the store may outlast the timeout, as leader().
     result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
     /// Waits as wait_for_change() does, for a coroutine.
     /// Cancellation: returns errc::stopped.

@@ -18,8 +18,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Wakes all threads and coroutines of this process that wait for one lock, so that they read the
-// record again.
+// Wakes all threads and coroutines of this process that wait for one lock.
 //
 //   waiter:   take next()              changer:   change the record
 //             read the record                     signal(): set the event that was taken,
@@ -91,11 +90,8 @@ private:
 
 // Wakes another process of the same machine and network namespace that waits for a durable lock:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
-// mark of presence of the waiting process (slot_presence in slot.hpp).
-//
-// If another program sends to the socket, the waiter reads the record once more than needed. If
-// another program takes the name first, the waiter watches every change of the slot, as on a system
-// without such sockets.
+// mark of presence of the waiting process (slot_presence in slot.hpp). If another program has taken
+// the name, the waiter watches every change of the slot, as on a system without such sockets.
 
 #if defined(__linux__)
 
@@ -110,8 +106,7 @@ public:
         return is_bound ? std::move(made) : nullptr;
     }
 
-    // Wakes the process that has the mark, if it waits. If the datagram cannot be sent, there is no
-    // socket, or the socket is full, which means that it is readable already.
+    // Wakes the process that has the mark, if it waits. A full socket is readable already.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
@@ -175,11 +170,10 @@ struct native_watch_system {
 //   process descriptors     one for each process of this machine that a waiter depends on, mostly
 //                           a holder or a process ahead in the queue; readable when it has ended
 //
-// A notification only makes the waiters read the record earlier. The watch, which wakes this
-// process for every change, is open only if a waiter is not notified through the other descriptors
-// of every change that concerns it (is_told() in record.hpp). In both cases no waiter misses such a
-// change after its last read. The steps of a reader, which is a contender that reads the record,
-// and of the lease monitor:
+// The watch, which wakes this process for every change, is open only if a waiter is not notified
+// through the other descriptors of every change that concerns it (is_told() in record.hpp). No
+// waiter misses such a change after its last read. The steps of a reader, which is a contender that
+// reads the record, and of the lease monitor:
 //
 //   reader:   drain    if a descriptor is readable: clears it, and signals unless
 //                      there was a signal since the descriptors were last armed
@@ -187,11 +181,10 @@ struct native_watch_system {
 //             follow   arms the descriptors
 //   monitor:           if a descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for
-// it. So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal since the descriptors were last armed, the reader does not signal again: that signal woke
-// all waiters, and none of them waits again yet, because a waiter arms the descriptors before it
-// waits.
+// All waiters share the descriptors. The monitor does not signal for one that a reader has cleared.
+// So the reader signals: the change may have granted another waiter its permits. If there was a
+// signal since the descriptors were last armed, it woke all waiters, and none of them waits again
+// yet, because a waiter arms the descriptors before it waits.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -203,8 +196,7 @@ struct native_watch_system {
 // changer finds the waiter's mark in the record, and the socket exists. If the change comes before
 // the entry, the waiter's read sees the change.
 //
-// Thread safety: only the contender of this process that has the turn (lock_engine.hpp) uses the
-// object.
+// Thread safety: only the contender of this process that has the turn (slot_part) uses the object.
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
@@ -257,9 +249,9 @@ public:
     }
 
     // Called after a read of the record. Opens descriptors for the processes that the waiters of
-    // this process depend on, and arms all descriptors. Closes the watch of the slot if it is not
-    // needed. `hears_all`: a waiter of this process wants to be notified of every change, or has no
-    // mark of presence. `others`: other waiters of this process have read the record before.
+    // this process depend on, and arms all. Closes the watch of the slot if it is not needed.
+    // `hears_all`: a waiter of this process wants to be notified of every change, or has no mark of
+    // presence. `others`: other waiters of this process have read the record before.
     void follow(const durable::record& r, const durable::origin& here, bool hears_all,
                 bool others) {
         told_ = signal_->count();
