@@ -300,7 +300,7 @@ public:
                                                    options().observer != nullptr),
           wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),
           moved_ms_(begun_ms_) {
-        ticket_.fence = 0; // of an earlier grant; undo() takes back the grant of this acquisition
+        ticket_.fence = 0; // of an earlier grant, which is not taken back
         if (!may_wait_) {
             limits_.until = until_ = deadline::at_ns(native_platform::now());
         }
@@ -330,19 +330,11 @@ public:
     // Makes one try, which calls the store. If `is_stopped` is true, gives up instead. Returns
     // false if the acquisition is over.
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
-    // std::system_error. In this case the acquisition is over, too.
+    // std::system_error. In this case the destructor removes what is in the record.
     bool step(bool is_stopped = false) {
-        bool goes_on = false;
-        const std::exception_ptr thrown = thrown_by(
-            [&] { goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look(); });
-        if (thrown) {
-            undo();
-        }
+        const bool goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look();
         if (!goes_on) {
             end();
-        }
-        if (thrown) {
-            std::rethrow_exception(thrown);
         }
         return goes_on;
     }
@@ -390,7 +382,7 @@ private:
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
-    // Drops the grant, so that undo() takes it back.
+    // Drops the grant, so that it is taken back.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();
@@ -398,22 +390,19 @@ private:
             is_unsure_ = false;
         }
     }
-    // Takes back the grant or the place in the queue, with one call to the store.
-    void undo() noexcept {
-        drop_grant();
-        if (!may_be_there_) {
-            return;
-        }
-        const deadline until =
-            is_bounded(request_) ? deadline::after(limits_.grace) : deadline::never();
-        try_to([&] { // may throw (no memory, the caller's clock): then withdraw() tries again
-            const auto gone = engine_->release(ticket_, undoing(), until);
-            may_be_there_ = !gone && may_pass(gone.error());
-        });
-    }
+    // Takes back the grant or the place in the queue, with one call to the store. If that fails or
+    // throws (no memory, the caller's clock), the destructor tries again.
     bool give_up(std::error_code why) noexcept {
-        undo();
+        drop_grant();
         error_ = why;
+        if (may_be_there_) {
+            const deadline until =
+                is_bounded(request_) ? deadline::after(limits_.grace) : deadline::never();
+            try_to([&] {
+                const auto gone = engine_->release(ticket_, undoing(), until);
+                may_be_there_ = !gone && may_pass(gone.error());
+            });
+        }
         return false;
     }
     void end() noexcept {
@@ -466,7 +455,14 @@ private:
                 may_be_there_ = false;
                 return give_up(make_error_code(errc::timeout));
             }
-            move_to(got->outcome.position);
+            const std::int64_t ahead = got->outcome.position;
+            if (std::exchange(position_, ahead) != ahead) {
+                moved_ms_ = now;
+                observer().waits(ticket_, ahead);
+                if (request_.on_position) {
+                    request_.on_position(ahead);
+                }
+            }
         } else if (granted(*got)) {
             return false;
         } else {
@@ -519,17 +515,6 @@ private:
         may_be_there_ = false;
         held_->begin();
         return true;
-    }
-    // Tells how many waiters are ahead. Throws: what acquire_request::on_position throws.
-    void move_to(std::int64_t position) {
-        if (std::exchange(position_, position) == position) {
-            return;
-        }
-        moved_ms_ = durable::boottime_ms();
-        observer().waits(ticket_, position);
-        if (request_.on_position) {
-            request_.on_position(position);
-        }
     }
     // Plans the next try, for the case that no change is signalled.
     void plan(const lock_engine::acquired& got) {

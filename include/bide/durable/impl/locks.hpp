@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_IMPL_LOCKS_HPP
 #define BIDE_DURABLE_IMPL_LOCKS_HPP
 
-// The definitions of locks.hpp and ticket.hpp. Those headers do not include task/task.hpp, which a
+// The definitions of locks.hpp and options.hpp. Those headers do not include task/task.hpp, which a
 // program without coroutines does not need.
 
 #include <bide/durable/detail/acquisition.hpp>

@@ -18,7 +18,7 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
-#include <bide/durable/ticket.hpp>
+#include <bide/durable/options.hpp>
 
 #include <mutex>
 #include <vector>
