@@ -14,9 +14,9 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The identity of a contender. A process that was restarted can continue with a grant if the ticket
-/// was stored. A second contender that uses the ticket at the same time shares the grant, and loses
-/// it with the first.
+/// The identity of a contender. A process that was restarted can continue with a grant if the
+/// ticket was stored. A second contender that uses the ticket at the same time shares the grant,
+/// and loses it with the first.
 struct durable_ticket {
     std::string holder_id{}; ///< its name, for people; need not be unique
     std::string nonce{};     ///< identifies the contender: 128 random bits, in hexadecimal

@@ -13,7 +13,7 @@
 // again. The entry with the nonce of the ticket shows the rule what was done already. A child of
 // fork() makes its own slot_part and process_part, and has a copy of its parent's slot object.
 
-#include <bide/durable/detail/change_watch.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_json.hpp>
@@ -162,7 +162,7 @@ struct BIDE_SHARED renewal_queues {
 //   (slot_part) hangs, the renewal waits for the turn, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
-    auto made = std::make_shared<job_queue>(&store_threads::post_renewal);
+    auto made = std::make_shared<job_queue>(&store_threads::post<true>);
     if (store.empty()) {
         return made;
     }
@@ -264,7 +264,7 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     // The jobs of the lock in the background.
     const std::shared_ptr<job_queue> withdrawals =
-        std::make_shared<job_queue>(&store_threads::post);
+        std::make_shared<job_queue>(&store_threads::post<>);
     const std::shared_ptr<job_queue> renewals = renewal_queue(of.store());
 
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
