@@ -32,9 +32,6 @@ public:
         return reader;
     }
 
-    /// Returns the key.
-    const std::string& key() const noexcept { return key_; }
-
 private:
     friend struct detail::held_locks;
 

@@ -6,6 +6,7 @@
 /// The tickets of a durable lock, its options, its observer, its requests, and what one step of an
 /// acquisition returns.
 
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <chrono>
@@ -53,6 +54,7 @@ bool is_utf8(std::string_view text) noexcept;
 std::string printable_line(std::string_view text);
 
 } // namespace detail
+
 /// Why a grant was lost.
 enum class durable_loss {
     none,    ///< it is not lost

@@ -66,17 +66,16 @@ public:
             const auto renewed = engine_->renew(
                 ticket, in_background ? deadline::after(remaining()) : deadline::never(),
                 in_background);
-            if (!renewed) {
-                return unexpected{renewed.error()};
-            }
             const std::chrono::milliseconds left = remaining();
-            if (!*renewed) { // unless it was released meanwhile
-                lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
-            } else {
+            if (renewed) {
                 if (left < engine_->options().lease / 2) {
                     observer().renewed_late(ticket, left);
                 }
-                extend(**renewed);
+                extend(*renewed);
+            } else if (renewed.error() == durable_errc::lock_lost) { // or released meanwhile
+                lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
+            } else {
+                return unexpected{renewed.error()};
             }
         }
         return is_held() ? result<void, std::error_code>()

@@ -415,10 +415,10 @@ public:
         return got;
     }
 
-    // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
+    // Renews the lease. Returns the time until which the lease is valid on this machine; lock_lost if
     // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one,
     // and so does not wait for the turn of the lock's slot.
-    result<std::optional<std::int64_t>, std::error_code>
+    result<std::int64_t, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
         const durable::origin origin = main_.own().origin(t.process_bound);
@@ -430,14 +430,10 @@ public:
                 good_until_ms = view.good_until_ms;
                 return true;
             });
-        if (!error) {
-            return good_until_ms;
+        if (error == durable_errc::lock_lost) {
+            forget_marks(t);
         }
-        if (error != durable_errc::lock_lost) {
-            return unexpected{error};
-        }
-        forget_marks(t);
-        return std::nullopt;
+        return error ? unexpected{error} : result<std::int64_t, std::error_code>(good_until_ms);
     }
 
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
@@ -632,9 +628,8 @@ private:
         if (t.process_bound) {
             try_to([&] { // without memory for the table, it has no marks
                 auto& all = of_process<bound_tickets>();
-                decltype(all.marks)::node_type gone; // closed after the lock is released
                 const std::lock_guard held(all.lock);
-                gone = all.marks.extract(t.nonce);
+                all.marks.erase(t.nonce);
             });
         }
     }

@@ -20,7 +20,7 @@ struct held_locks {
     explicit held_locks(std::vector<keyed_lock> all) : locks(std::move(all)), order(locks.size()) {
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::sort(order.begin(), order.end(),
-                  [this](std::size_t a, std::size_t b) { return locks[a].key() < locks[b].key(); });
+                  [this](std::size_t a, std::size_t b) { return locks[a].key_ < locks[b].key_; });
     }
     held_locks(const held_locks&) = delete;
     held_locks& operator=(const held_locks&) = delete;
@@ -36,9 +36,9 @@ struct held_locks {
 
     bool has_valid_keys() const {
         const auto same_key = [this](std::size_t a, std::size_t b) {
-            return locks[a].key() == locks[b].key();
+            return locks[a].key_ == locks[b].key_;
         };
-        return !locks.empty() && !locks[order.front()].key().empty() &&
+        return !locks.empty() && !locks[order.front()].key_.empty() &&
                std::adjacent_find(order.begin(), order.end(), same_key) == order.end();
     }
     bool is_held() const noexcept {

@@ -140,10 +140,13 @@ durable_semaphore::try_acquire(durable_ticket& t) {
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_semaphore::renew(const durable_ticket& t) {
     const auto renewed = engine_->renew(t);
-    if (renewed ? renewed->has_value() : may_pass(renewed.error())) {
+    if (renewed || may_pass(renewed.error())) {
         engine_->keep_mark(t);
     }
-    return renewed.transform([](const auto& until) { return until.has_value(); });
+    if (!renewed && renewed.error() == durable_errc::lock_lost) {
+        return false;
+    }
+    return renewed.transform([](std::int64_t) { return true; });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
