@@ -45,10 +45,9 @@ struct leader_term {
 
 /// A candidate in an election. Copies are the same candidate.
 ///
-/// A crash of the leader ends its term as it ends a grant of a durable_mutex. In a child of fork(),
-/// the object is a new candidate, which does not lead. A leader that is suspended for longer than
-/// its lease may continue its work while another candidate leads. So let the resource refuse older
-/// tokens.
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. As there, let the
+/// resource refuse older tokens. In a child of fork(), the object is a new candidate, which does
+/// not lead.
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:

@@ -267,7 +267,7 @@ public:
     result<std::optional<durable::inspection>, std::error_code> inspect() const;
 
     /// Returns the place where the lock is kept, and the store's text about the last call that
-    /// failed. It is one line for people, without passwords. Empty if the slot explains nothing.
+    /// failed, as slot::explain().
     std::string explain() const;
 
     /// Returns the operations of an administrator. The record notes the name `by`.
@@ -286,10 +286,9 @@ public:
         : durable_semaphore(std::move(slot), 1, std::move(options)) {}
 };
 
-/// A shared mutex for all processes and machines that share a slot: many readers or one writer.
-///
-/// A reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in
-/// the order of arrival, so a reader that arrives after a writer waits behind it.
+/// A shared mutex for all processes and machines that share a slot: many readers or one writer. A
+/// reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in the
+/// order of arrival, so a reader that arrives after a writer waits behind it.
 class durable_shared_mutex : durable_semaphore {
 public:
     using durable_semaphore::admin;

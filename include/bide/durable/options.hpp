@@ -63,10 +63,10 @@ enum class durable_loss {
     forked   ///< this process is a child of the process that holds the grant
 };
 
-/// Receives what happens to the contenders of one lock object (durable_options::observer). The
-/// default of every function does nothing.
-/// Requires: the overrides are safe for concurrent calls. Threads that use the lock and threads of
-/// bide call them. A function that blocks delays the leases of other locks.
+/// Receives what happens to the contenders of one lock object. The functions of this class do
+/// nothing. Threads that use the lock and threads of bide call them. A function that blocks delays
+/// the leases of other locks.
+/// Requires: the overrides are safe for concurrent calls.
 class durable_observer {
 public:
     durable_observer& operator=(durable_observer&&) = delete;
@@ -135,7 +135,7 @@ struct durable_options {
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
     /// run on threads of bide, one after the other for all locks of this process that share a
-    /// store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
+    /// store.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,

@@ -311,8 +311,8 @@ struct job_queue {
     std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
 };
 
-// Work that store threads do repeatedly: a renewal, a withdrawal. When it is due, the lease monitor
-// adds it to its queue. If no thread can be started, the monitor tries again 10 ms later.
+// Work that store threads do repeatedly. When it is due, the lease monitor adds it to its queue. If
+// no thread can be started, the monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
