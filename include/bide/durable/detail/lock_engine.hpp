@@ -415,9 +415,10 @@ public:
         return got;
     }
 
-    // Renews the lease. Returns the time until which the lease is valid on this machine; lock_lost if
-    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one,
-    // and so does not wait for the turn of the lock's slot.
+    // Renews the lease. Returns the time until which the lease is valid on this machine. If `apart`
+    // is true, the renewal uses slot::for_renewals() if there is one, and so does not wait for the
+    // turn of the lock's slot.
+    // Returns: lock_lost if the grant is lost.
     result<std::int64_t, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
