@@ -8,7 +8,7 @@
 #include "admin.hpp"
 #include "command_line.hpp"
 
-#include <bide/durable/ticket.hpp>
+#include <bide/durable/options.hpp>
 
 namespace lock_parts {
 

@@ -13,7 +13,7 @@
 //              largest it has seen; that protects it even if a machine was suspended
 #include "descriptor.hpp"
 
-#include <bide/durable/guard.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/version.hpp>
 

@@ -31,8 +31,14 @@ bool uses_every_part() {
     bide::leader_election candidate(bide::memory_slot{}, test::unhurried());
     bide::rate_options patient{.attempt_limit = test::unhurried().attempt_limit};
     bide::durable_rate_limiter limiter(bide::memory_slot{}, 1, std::chrono::hours(1), 1, patient);
-    auto both = bide::try_acquire_all({{"a", lock()}, {"b", lock()}});
-    return candidate.campaign() && candidate.is_leader() && limiter.try_acquire().value() &&
+    auto both = bide::acquire_all({{"a", lock()}, {"b", lock()}});
+    std::stop_source stop;
+    bool leads = false;
+    const auto work = [&](bide::leader_term) {
+        leads = candidate.is_leader();
+        stop.request_stop();
+    };
+    return candidate.run(work, stop.get_token()) && leads && limiter.try_acquire().value() &&
            !limiter.try_acquire().value() && both && both->size() == 2;
 }
 std::error_code sqlite_error() { return {5, bide::sqlite_category()}; }

@@ -1,7 +1,6 @@
 #ifndef BIDE_TESTS_DURABLE_HEADER_ONLY_PART_HPP
 #define BIDE_TESTS_DURABLE_HEADER_ONLY_PART_HPP
 
-#include <bide/durable/guard.hpp>
 #include <bide/durable/locks.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 

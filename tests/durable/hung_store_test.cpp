@@ -473,12 +473,6 @@ TEST_CASE("hung_store: a release continues after its caller has left it") {
         b.v->let_go();
         REQUIRE(test::eventually([&] { return b.holders() == 0; }));
     };
-    SECTION("release_for") {
-        auto g = b.lock.acquire();
-        b.hang();
-        REQUIRE(g->release_for(5ms).error() == errc::timeout);
-        free_again();
-    }
     SECTION("async_release, by retry_time") {
         auto g = b.lock.acquire();
         b.hang();

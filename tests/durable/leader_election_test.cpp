@@ -1,7 +1,6 @@
 #include <bide/durable/leader_election.hpp>
 
 #include <bide/durable/locks.hpp>
-#include <bide/durable/observer.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -13,6 +12,7 @@
 #include <support/temp_directory.hpp>
 #include <support/unhurried.hpp>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace bide;
@@ -46,6 +46,32 @@ void wait_for_stop(const std::stop_token& stop) {
     test::eventually([&] { return stop.stop_requested(); });
 }
 
+// A candidate that runs on a thread of its own. Its work lasts until the end of the term.
+struct running {
+    explicit running(leader_election& of)
+        : thread(1, [this, &of](int) {
+              const auto work = [this](leader_term term) {
+                  wait_for_stop(term.stop);
+                  ++terms;
+              };
+              over = of.run(work, stop.get_token());
+          }) {}
+    result<void, std::error_code> end() {
+        stop.request_stop();
+        thread.join();
+        return over;
+    }
+
+    std::stop_source stop;
+    std::atomic<int> terms{0}; // that have ended
+    result<void, std::error_code> over;
+    test::team thread;
+};
+
+bool comes_to_lead(const leader_election& e) {
+    return test::eventually([&] { return e.is_leader(); });
+}
+
 } // namespace
 
 TEST_CASE("leader_election: one candidate leads, and the next one when it resigns") {
@@ -54,14 +80,9 @@ TEST_CASE("leader_election: one candidate leads, and the next one when it resign
     leader_election b(slot, named("b"));
     REQUIRE_FALSE(*a.leader());
     REQUIRE_FALSE(a.is_leader());
-    REQUIRE(a.lost().stop_requested());
-    REQUIRE(a.resign());
-    REQUIRE(a.campaign());
-    REQUIRE(a.campaign()); // it leads already
-    REQUIRE(a.is_leader());
-    const std::stop_token term = a.lost();
-    REQUIRE_FALSE(term.stop_requested());
-    REQUIRE(b.campaign(test::within(0ns)).error() == errc::timeout);
+    a.resign(); // nothing
+    running first(a);
+    REQUIRE(comes_to_lead(a));
     const auto seen = b.leader();
     REQUIRE((*seen)->name == "a");
     REQUIRE((*seen)->token == a.token());
@@ -69,29 +90,28 @@ TEST_CASE("leader_election: one candidate leads, and the next one when it resign
     REQUIRE_FALSE((*seen)->is_self);
     REQUIRE((*a.leader())->is_self);
 
-    result<void, std::error_code> won;
-    test::team candidate(1, [&](int) { won = b.campaign(); });
+    running second(b);
     REQUIRE(has_waiter(slot));
-    const auto first = a.token();
-    REQUIRE(a.resign());
-    REQUIRE(term.stop_requested());
-    candidate.join();
-    REQUIRE(won);
-    REQUIRE(b.token() > first);
+    const auto token = a.token();
+    a.resign();
+    REQUIRE(comes_to_lead(b));
+    REQUIRE(first.terms == 1);
+    REQUIRE(b.token() > token);
     REQUIRE(a.token() == 0);
-    REQUIRE(a.lost().stop_requested());
+    REQUIRE(first.end());
+    REQUIRE(second.end());
+    REQUIRE(b.token() == 0);
+    REQUIRE_FALSE(*a.leader());
 }
 
-TEST_CASE("leader_election: a run is refused while the candidate leads, and possible afterwards") {
+TEST_CASE("leader_election: a run is refused while another one is under way, and possible later") {
     leader_election a(memory_slot(), named("a"));
-    REQUIRE(a.campaign());
+    running first(a);
+    REQUIRE(comes_to_lead(a));
     const auto work = [](leader_term) {};
     REQUIRE(a.run(work, {}).error() == std::errc::operation_in_progress);
     REQUIRE(a.is_leader());
-    REQUIRE(a.campaign()); // it leads already
-    REQUIRE(a.resign());
-    REQUIRE(a.campaign());
-    REQUIRE(a.resign());
+    REQUIRE(first.end());
     std::stop_source stop;
     int terms = 0;
     const auto once = [&](leader_term) {
@@ -102,29 +122,20 @@ TEST_CASE("leader_election: a run is refused while the candidate leads, and poss
     REQUIRE(terms == 1);
 }
 
-TEST_CASE("leader_election: resign() and a stop end a campaign, and two at once are refused") {
+TEST_CASE("leader_election: a stop ends a campaign, which leaves no entry") {
     const memory_slot slot;
     leader_election a(slot, named("a"));
     leader_election b(slot, named("b"));
-    REQUIRE(a.campaign());
-    for (const bool by_stop : {false, true}) {
-        std::stop_source stop;
-        const acquire_request request = test::until_stop(stop);
-        result<void, std::error_code> won;
-        test::team candidate(1, [&](int) { won = b.campaign(request); });
-        REQUIRE(has_waiter(slot));
-        REQUIRE(b.campaign().error() == std::errc::operation_in_progress);
-        REQUIRE(b.run([](leader_term) {}, {}).error() == std::errc::operation_in_progress);
-        if (by_stop) {
-            stop.request_stop();
-        } else {
-            REQUIRE(b.resign());
-        }
-        candidate.join();
-        REQUIRE(won.error() == errc::stopped);
-    }
+    running first(a);
+    REQUIRE(comes_to_lead(a));
+    running second(b);
+    REQUIRE(has_waiter(slot));
+    REQUIRE(b.run([](leader_term) {}, {}).error() == std::errc::operation_in_progress);
+    REQUIRE(second.end());
+    REQUIRE(second.terms == 0);
     durable_mutex same(slot);
     REQUIRE((*same.inspect())->live.waiters.empty());
+    REQUIRE(first.end());
 }
 
 TEST_CASE("leader_election: a leader whose store fails knows of its loss before the next one leads",
@@ -133,17 +144,24 @@ TEST_CASE("leader_election: a leader whose store fails knows of its loss before 
     const auto store = std::make_shared<test::valve>();
     leader_election a(test::valved_slot(slot, store), named("a", 300ms));
     leader_election b(slot, named("b"));
-    REQUIRE(a.campaign());
-    const std::stop_token term = a.lost();
-    const auto first = a.token();
+    running first(a);
+    REQUIRE(comes_to_lead(a));
+    const auto token = a.token();
     store->fails = true;
-    REQUIRE(b.campaign());
-    REQUIRE_FALSE(a.is_leader());
-    REQUIRE(test::eventually([&] { return term.stop_requested(); }));
-    REQUIRE(b.token() > first);
+    std::stop_source stop;
+    bool a_leads = true;
+    std::int64_t next = 0;
+    const auto work = [&](leader_term term) {
+        a_leads = a.is_leader();
+        next = term.token;
+        stop.request_stop();
+    };
+    REQUIRE(b.run(work, stop.get_token()));
+    REQUIRE_FALSE(a_leads);
+    REQUIRE(next > token);
+    REQUIRE(test::eventually([&] { return first.terms == 1; }));
     store->fails = false;
-    REQUIRE(a.resign().error() == durable_errc::lock_lost);
-    REQUIRE(b.is_leader());
+    REQUIRE(first.end());
 }
 
 TEST_CASE("leader_election: observers are told of each leader, in threads and coroutines") {
@@ -168,13 +186,14 @@ TEST_CASE("leader_election: observers are told of each leader, in threads and co
         const auto seen = watches.wait_for_change({});
         in_thread = seen && *seen ? (*seen)->name : "none";
     });
-    REQUIRE(a.campaign());
+    running leader(a);
     thread.join();
     REQUIRE(in_thread == "a");
     REQUIRE(std::move(in_task).join() == "a");
 
+    REQUIRE(comes_to_lead(a));
     auto ends = workers.spawn(observe(a.token(), {}));
-    REQUIRE(a.resign());
+    REQUIRE(leader.end());
     REQUIRE(std::move(ends).join() == "none");
     std::stop_source stop;
     auto stopped = workers.spawn(observe(0, stop.get_token()));
@@ -249,20 +268,23 @@ TEST_CASE("leader_election: a run that resigns leads until on_elected has return
     });
     REQUIRE(test::eventually([&] { return works.load(); }));
     REQUIRE(a.is_leader());
-    REQUIRE(a.campaign().error() == std::errc::operation_in_progress);
-    bool worked = true;
+    std::atomic<bool> worked{true};
+    std::stop_source end_of_b;
     test::team other(1, [&](int) {
-        if (b.campaign()) {
-            worked = works;
-        }
+        const auto work = [&](leader_term term) {
+            worked = works.load();
+            wait_for_stop(term.stop);
+        };
+        static_cast<void>(b.run(work, end_of_b.get_token()));
     });
     REQUIRE(has_waiter(slot));
-    REQUIRE(a.resign());
+    a.resign();
+    REQUIRE(comes_to_lead(b));
+    REQUIRE(has_waiter(slot)); // the run campaigns again
+    a.resign();                // which ends one campaign of the run, and not the run
+    end_of_b.request_stop();
     other.join();
     REQUIRE_FALSE(worked);
-    REQUIRE(has_waiter(slot)); // the run campaigns again
-    REQUIRE(a.resign());       // which ends one campaign of the run, and not the run
-    REQUIRE(b.resign());
     REQUIRE(test::eventually([&] { return terms == 2; }));
     stop.request_stop();
     runner.join();
@@ -355,20 +377,15 @@ TEST_CASE("leader_election: an exception of on_elected ends the run and the term
     REQUIRE_THROWS_AS(a.run(work, {}), std::runtime_error);
     REQUIRE_FALSE(a.is_leader());
     REQUIRE_FALSE(*a.leader());
-    REQUIRE(a.campaign());
+    running again(a);
+    REQUIRE(comes_to_lead(a));
+    REQUIRE(again.end());
 }
 
-TEST_CASE("leader_election: coroutines campaign, resign and run, and a cancellation ends a run") {
+TEST_CASE("leader_election: coroutines run, and a cancellation ends a run") {
     const memory_slot slot;
     scheduler workers;
     leader_election a(slot, named("a"));
-    const auto once = [&]() -> task<bool> {
-        const auto won = co_await a.async_campaign();
-        const bool led = won && a.is_leader();
-        const auto resigned = co_await a.async_resign();
-        co_return led&& resigned && !a.is_leader();
-    };
-    REQUIRE(workers.spawn(once()).join());
 
     std::stop_source stop;
     std::atomic<int> terms{0};
@@ -406,30 +423,60 @@ TEST_CASE("leader_election: after a crash of the leader another process leads") 
     test::shared_with_children<std::atomic<std::int64_t>> token;
     test::children crashes(1, [&](int, auto) -> std::string {
         leader_election mine(file_slot(dir / "leader"), named("child"));
-        if (!mine.campaign()) {
-            return "not elected";
-        }
-        *token = mine.token();
-        ::kill(::getpid(), SIGKILL);
-        return {};
+        const auto work = [&](leader_term term) {
+            *token = term.token;
+            ::kill(::getpid(), SIGKILL);
+        };
+        static_cast<void>(mine.run(work, {}));
+        return "not killed";
     });
     REQUIRE(crashes.reports()[0].find("! the process ended with status 9") != std::string::npos);
     leader_election a(file_slot(dir / "leader"), named("parent"));
-    REQUIRE(a.campaign(test::within(test::patience)));
+    running next(a);
+    REQUIRE(comes_to_lead(a));
     REQUIRE(a.token() > *token);
+    REQUIRE(next.end());
 }
 
 TEST_CASE("leader_election: a child of fork() leads nothing, and leaves the term to its parent") {
     const test::temp_directory dir("leader");
     leader_election a(file_slot(dir / "leader"), named("parent"));
-    REQUIRE(a.campaign());
+    running first(a);
+    REQUIRE(comes_to_lead(a));
     const int said = test::in_child([&] {
-        const bool is_good = !a.is_leader() && a.token() == 0 && a.lost().stop_requested() &&
-                             a.resign() && a.campaign(test::within(0ns)).error() == errc::timeout;
+        a.resign(); // nothing
+        std::stop_source stop;
+        stop.request_stop();
+        const bool runs = a.run([](leader_term) {}, stop.get_token()).has_value();
         const auto seen = a.leader();
-        return is_good && seen && *seen && !(*seen)->is_self ? 0 : 1;
+        return runs && !a.is_leader() && a.token() == 0 && seen && *seen && !(*seen)->is_self ? 0
+                                                                                              : 1;
     });
     REQUIRE(said == 0);
     REQUIRE(a.is_leader());
-    REQUIRE(a.resign());
+    REQUIRE(first.terms == 0);
+    REQUIRE(first.end());
+}
+
+TEST_CASE("leader_election: a child of fork() that returns from on_elected ends its run") {
+    const test::temp_directory dir("leader");
+    leader_election a(file_slot(dir / "leader"), named("parent"));
+    std::stop_source stop;
+    pid_t child = -1;
+    bool leads = false;
+    const auto work = [&](leader_term term) {
+        child = ::fork();
+        if (child > 0) {
+            int status = -1;
+            leads = ::waitpid(child, &status, 0) == child && status == 0 &&
+                    a.token() == term.token && *a.leader() && (*a.leader())->is_self;
+            stop.request_stop();
+        }
+    };
+    const auto over = a.run(work, stop.get_token());
+    if (child == 0) {
+        ::_exit(!over && over.error() == errc::stopped && !a.is_leader() ? 0 : 1);
+    }
+    REQUIRE(over);
+    REQUIRE(leads);
 }

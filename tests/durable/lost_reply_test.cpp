@@ -305,12 +305,6 @@ TEST_CASE("durable_guard: if the store hangs, the guard is lost before another c
 
         CHECK(test::eventually([&] { return lost.stop_requested(); }));
         CHECK(got->remaining() == 0ms);
-        try {
-            got->check();
-            FAIL("it may not believe that it holds");
-        } catch (const std::system_error& e) {
-            CHECK(e.code() == durable_errc::lock_lost);
-        }
         // Neither this nor the destructor calls the store, which still hangs.
         CHECK(sync_wait(got->async_renew()).error() == durable_errc::lock_lost);
         {

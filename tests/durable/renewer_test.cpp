@@ -87,12 +87,17 @@ TEST_CASE("renewer: a grant that ended starts no thread") {
 }
 
 TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
-    const auto queue =
-        std::make_shared<bide::detail::job_queue>(&bide::detail::store_threads::post_renewal);
-    const auto make = [&](const memory_slot& memory, std::chrono::milliseconds lease) {
+    // The locks share a store, so they share the queue of renewals.
+    struct shared_slot : memory_slot {
+        explicit shared_slot(memory_slot of) : memory_slot(std::move(of)) {}
+        std::string store() const override { return "renewer"; }
+        std::unique_ptr<slot> for_renewals() const override {
+            return std::make_unique<shared_slot>(*this);
+        }
+    };
+    const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
         const auto engine =
-            std::make_shared<bide::detail::lock_engine>(memory, 1, with_lease(lease));
-        engine->renewals.get([&] { return queue; });
+            std::make_shared<bide::detail::lock_engine>(shared_slot(memory), 1, with_lease(lease));
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, bide::detail::intent::queue);
         t.fence = got->outcome.fence;

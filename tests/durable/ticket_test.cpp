@@ -1,5 +1,5 @@
 #include <bide/durable/errors.hpp>
-#include <bide/durable/ticket.hpp>
+#include <bide/durable/options.hpp>
 
 #include <support/test.hpp>
 

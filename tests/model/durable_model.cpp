@@ -2,7 +2,7 @@
 // that its read has not seen, also if all waiters of a process share one descriptor; a fence_gate
 // admits no token after a larger one.
 
-#include <bide/durable/detail/change_watch.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/fence_gate.hpp>
 #include <model/sync_support.hpp>
 #include <support/test.hpp>

@@ -13,13 +13,10 @@ namespace detail {
 struct held_locks;
 } // namespace detail
 
-/// A durable lock with its key, and how to acquire it.
-///
-/// Locks are acquired in the order of their keys, compared byte by byte, the smallest first.
-///
+/// A durable lock with its key, and how to acquire it. Locks are acquired in the order of their
+/// keys, compared byte by byte, the smallest first.
 /// Requires: all processes use the same key for the same lock, for example the name of its record.
-/// If they use different keys, for example paths that differ between machines, each of two programs
-/// may wait for a lock that the other one holds, until the time limit of one of them.
+/// Otherwise each of two programs may wait for a lock that the other one holds, until its timeout.
 class keyed_lock : durable_semaphore {
 public:
     /// Acquires a mutex, or `weight` permits of a semaphore.
@@ -35,9 +32,6 @@ public:
         return reader;
     }
 
-    /// Returns the key.
-    const std::string& key() const noexcept { return key_; }
-
 private:
     friend struct detail::held_locks;
 
@@ -45,22 +39,15 @@ private:
     std::int64_t weight_ = 1;
 };
 
-/// Holds the grants of acquire_all(). The destructor releases them, in the reverse order of their
-/// acquisition.
+/// Holds the grants of acquire_all(). The destructor and the assignment release them, in the
+/// reverse order of their acquisition, as the destructor of durable_guard does.
 /// Requires: this object was not moved from or released. This applies to every member function
 /// except the destructor and the assignment.
-///
-/// Thread safety: one thread at a time. Any thread may use the token of lost().
+/// Thread safety: as durable_guard.
 class [[nodiscard]] durable_guards {
 public:
-    /// Takes over the grants of another object.
-    durable_guards(durable_guards&&) noexcept = default;
-    /// Releases its own grants, and takes over those of another object.
-    /// Blocks: as the destructor.
-    durable_guards& operator=(durable_guards&&) noexcept = default;
-    /// Releases all grants.
-    /// Blocks: as the destructor of each durable_guard.
-    ~durable_guards() = default;
+    durable_guards(durable_guards&&) noexcept = default;            ///< Takes over the grants.
+    durable_guards& operator=(durable_guards&&) noexcept = default; ///< \overload
 
     /// Returns the number of locks.
     std::size_t size() const noexcept;
@@ -73,14 +60,10 @@ public:
     std::stop_token lost() const noexcept;
     /// Returns true if every lock is held.
     bool is_held() const noexcept;
-    /// Throws if a lock is lost.
-    /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
-    void check() const;
 
     /// Releases all locks, in the reverse order of their acquisition. Afterwards this object holds
     /// nothing.
-    /// Returns: the first error of durable_guard::async_release(). After an error, the other locks
-    /// are still released.
+    /// Returns: the first error. After an error, the other locks are still released.
     /// Blocks: for each lock, as long as durable_guard::async_release() waits.
     result<void, std::error_code> release();
     /// Releases all locks as release() does, for a coroutine. After the call of this function the
@@ -94,29 +77,22 @@ private:
     std::shared_ptr<detail::held_locks> held_;
 };
 
-/// Acquires all locks, in the order of their keys, each in the queue of its lock.
-///
-/// The timeout of the request is for all locks together. While the call waits for one lock, it
-/// renews those that it has acquired. acquire_request::on_position is called for the lock for which
-/// the call waits.
-///
+/// Acquires all locks, in the order of their keys, each in the queue of its lock. The timeout of
+/// the request is for all locks together. While the call waits for one lock, it renews those that
+/// it has acquired. acquire_request::on_position is called for the lock for which the call waits.
 /// Returns: an object that holds all locks, or an error. After an error, no lock is held. The
 /// errors are:
 /// - errc::timeout, errc::stopped, durable_errc::no_answer;
 /// - durable_errc::lock_lost: a lock was lost while the call waited for a later one. The call does
 ///   not try again;
 /// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, two
-///   locks with different keys have the same record, or the request has a ticket. If one semaphore
-///   or shared mutex is in the list twice and both requests can be granted at once, this is not
-///   detected;
+///   locks have the same record, which is not detected if both requests can be granted at once, or
+///   the request has a ticket;
 /// - the errors of durable_mutex::acquire().
 /// Throws: as durable_mutex::acquire(); no lock is held then.
 /// Blocks: until all are acquired, or the time is up, plus durable_options::attempt_limit.
 result<durable_guards, std::error_code> acquire_all(std::vector<keyed_lock> locks,
                                                     acquire_request request = {});
-
-/// Acquires all locks if all are free, as acquire_all() does with a timeout of zero.
-result<durable_guards, std::error_code> try_acquire_all(std::vector<keyed_lock> locks);
 
 /// Acquires all locks as acquire_all() does, for a coroutine.
 /// Cancellation: returns errc::stopped.

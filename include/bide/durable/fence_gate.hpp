@@ -15,9 +15,7 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// The gate is one lock-free word without addresses, so it may lie in memory that processes share.
 /// A word of zero bytes is a gate that has admitted no token.
-///
-/// Thread safety: any thread, and any process that shares the memory, may call any function at any
-/// time.
+/// Thread safety: any thread of any such process may call any function at any time.
 template <class Platform> class basic_fence_gate {
 public:
     /// Constructs a gate that has admitted no token.

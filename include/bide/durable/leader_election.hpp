@@ -39,17 +39,15 @@ struct leader_term {
 
     /// A stop is requested when the work of the term has to end: after resign(), after a stop of
     /// the run, or when the lock is lost. If the lock is lost, the stop is requested before another
-    /// candidate leads.
+    /// candidate leads. For the threads of its callbacks see durable_guard::lost().
     std::stop_token stop{};
 };
 
 /// A candidate in an election. Copies are the same candidate.
 ///
-/// A crash of the leader ends its term as it ends a grant of a durable_mutex. In a child of fork(),
-/// the object is a new candidate, which does not lead. A leader that is suspended for longer than
-/// its lease may continue its work while another candidate leads. So let the resource refuse older
-/// tokens.
-///
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. As there, let the
+/// resource refuse older tokens. In a child of fork(), the object is a new candidate, which does
+/// not lead.
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:
@@ -57,73 +55,17 @@ public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit leader_election(slot_ref slot, durable_options options = {});
 
-    // ---- campaigns
-
-    /// Waits until this candidate leads. If it leads already, returns at once.
-    /// Returns: errc::timeout; errc::stopped after a stop or resign(); the errors of
-    /// durable_mutex::acquire(); std::errc::operation_in_progress if another campaign or run() of
-    /// this candidate is under way. A weight in the request is ignored.
-    /// Blocks: until it leads. The store is called on store threads.
-    result<void, std::error_code> campaign(acquire_request request = {});
-    /// Campaigns as campaign() does, for a coroutine.
-    /// Cancellation: returns errc::stopped.
-    task<result<void, std::error_code>> async_campaign(acquire_request request = {});
-
-    /// Ends the term of this candidate, or its campaign. During run(), resign() only requests the
-    /// end of the term and returns at once. When the term has ended, the run campaigns again.
-    /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
-    /// durable_guard::async_release().
-    /// Blocks: if this candidate leads outside of run(), until the store has released the lock,
-    /// with the limits of durable_guard::async_release().
-    result<void, std::error_code> resign();
-    /// Resigns as resign() does, for a coroutine.
-    task<result<void, std::error_code>> async_resign();
-
-    /// Returns true if this candidate leads. Calls no store.
-    bool is_leader() const;
-    /// Returns the fencing token of this candidate; 0 if it does not lead.
-    std::int64_t token() const;
-    /// Returns a token that is stopped when the present term ends: by a loss or by resign(). If
-    /// this candidate does not lead, the token is stopped already. Its callbacks may run on the
-    /// thread that monitors all leases: keep them short.
-    std::stop_token lost() const;
-
-    // ---- observers: no campaign is needed
-
-    /// Returns the leader; nothing if there is none.
-    /// Blocks: for the store, for at most durable_options::retry_time plus attempt_limit.
-    result<std::optional<leader_info>, std::error_code> leader() const;
-    /// Returns the leader as leader() does, for a coroutine.
-    task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
-
-    /// Waits until the leader differs from the one that the caller knows, and returns the present
-    /// leader. Reads the record at least once in durable_options::poll_most. While this candidate
-    /// campaigns, the call notices changes earlier.
-    /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
-    /// leader().
-    /// Blocks: until the leader changes. If the store hangs, a read outlasts the timeout by
-    /// durable_options::retry_time plus attempt_limit at most.
-    result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
-    /// Waits as wait_for_change() does, for a coroutine.
-    /// Cancellation: returns errc::stopped.
-    task<result<std::optional<leader_info>, std::error_code>>
-    async_wait_for_change(leader_wait what) const;
-
-    // ---- runs
-
     /// Campaigns, calls on_elected, releases the lock, and campaigns again, until a stop is
     /// requested. A store that fails is tried again every durable_options::poll_most;
-    /// durable_options::observer is told of its errors.
-    ///
-    /// on_elected runs on this thread. The candidate leads until on_elected has returned, even
-    /// after a stop, unless it loses the lock. Terms of one run never overlap, and follow each
-    /// other without a pause.
-    ///
+    /// durable_options::observer is told of its errors. on_elected runs on this thread. The
+    /// candidate leads until on_elected has returned, even after a stop, unless it loses the lock.
+    /// Terms of one run never overlap, and follow each other without a pause.
     /// Requires: on_elected returns soon after leader_term::stop is stopped.
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
-    /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.
+    /// std::errc::operation_in_progress if another run of this candidate is under way;
+    /// durable_errc::invalid_argument without on_elected.
     /// Throws: what on_elected throws; the lock is released before.
-    /// Blocks: until a stop is requested.
+    /// Blocks: until a stop is requested. The store is called on store threads.
     result<void, std::error_code> run(std::function<void(leader_term)> on_elected,
                                       std::stop_token stop);
     /// Runs as run() does, for a coroutine, which also awaits on_elected.
@@ -131,6 +73,35 @@ public:
     /// returned.
     task<result<void, std::error_code>> async_run(std::function<task<>(leader_term)> on_elected,
                                                   std::stop_token stop);
+
+    /// Stops leader_term::stop of the present term, or ends the present campaign. Then the run
+    /// campaigns again, behind the candidates that wait. Does nothing while no run is under way.
+    void resign();
+
+    /// Returns true if this candidate leads. Calls no store.
+    bool is_leader() const;
+    /// Returns the fencing token of this candidate; 0 if it does not lead.
+    std::int64_t token() const;
+
+    // ---- observers, which need not run
+
+    /// Returns the leader; nothing if there is none.
+    /// Blocks: for the store, on a store thread (locks.hpp).
+    result<std::optional<leader_info>, std::error_code> leader() const;
+    /// Returns the leader as leader() does, for a coroutine.
+    task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
+
+    /// Waits until the leader differs from the one that the caller knows, and returns the present
+    /// leader. Reads the record at least once in durable_options::poll_most. While this candidate
+    /// runs, the call notices changes earlier.
+    /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
+    /// leader().
+    /// Blocks: until the leader changes. A read of the store may outlast the timeout, as leader().
+    result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
+    /// Waits as wait_for_change() does, for a coroutine.
+    /// Cancellation: returns errc::stopped.
+    task<result<std::optional<leader_info>, std::error_code>>
+    async_wait_for_change(leader_wait what) const;
 
     /// Returns the place of the record and the store's text about its last failure, for people.
     std::string explain() const;

@@ -6,36 +6,149 @@
 /// Locks that outlive processes: durable_semaphore, durable_mutex, durable_shared_mutex.
 ///
 /// All processes and machines that share a slot share the lock. Contenders acquire it in the order
-/// of their arrival. If a holder crashes, contenders wait at most until its lease expires. Every
-/// grant has a fencing token that is larger than all earlier tokens. A resource that compares the
-/// tokens can refuse a holder that has lost the lock and has not noticed.
+/// of their arrival. If a holder crashes, contenders wait at most until its lease expires.
 ///
 /// Copies of a lock object are the same lock. A guard may outlive the lock object. A child of
 /// fork() can use its copy of a lock, even if threads of the parent used the lock during the fork.
 /// The permits of the parent stay with the parent. Each slot documents its use after a fork.
+///
+/// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
+///
+/// Blocks: a call to the store waits at most durable_options::retry_time; on the calling thread,
+/// one operation of the slot longer; on a store thread, durable_options::attempt_limit longer.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
 /// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
 /// fencing tokens, and clocks that need not agree.
 
-#include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_types.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
+class acquisition;
+class grant;
 class lock_engine;
 } // namespace detail
+
+/// Holds permits of a durable lock, and releases them on destruction.
+///
+/// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
+/// in spite of that, the stop token lost() is stopped. If a holder is suspended for longer than its
+/// lease, another contender may acquire the lock. So pass the fencing token to the resource, and
+/// let the resource refuse older tokens.
+///
+/// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
+/// This applies to every member function except the destructor and the assignment.
+///
+/// Thread safety: one thread at a time. Any thread may use the token of lost().
+class [[nodiscard]] durable_guard {
+public:
+    /// Takes over the grant of another guard.
+    durable_guard(durable_guard&&) noexcept = default;
+    /// Releases the grant of this guard as the destructor does, and takes over that of `other`.
+    durable_guard& operator=(durable_guard&& other) noexcept {
+        if (this != &other) {
+            durable_guard dropped(std::move(*this));
+            grant_ = std::move(other.grant_);
+        }
+        return *this;
+    }
+
+    /// Releases the permits. An inheritable grant is handed over as by hand_over(). If the store
+    /// fails, the permits are free when the lease expires.
+    /// Blocks: as release() does; not at all if the lock is lost.
+    ~durable_guard();
+
+    /// Returns the fencing token, which is larger than that of every earlier grant.
+    std::int64_t fence() const noexcept { return ticket().fence; }
+
+    /// Returns a number from 0 to the number of permits minus 1 that no other holder has. It is 0
+    /// for a mutex and for a writer.
+    std::int64_t lane() const noexcept;
+
+    /// Returns the ticket of this grant.
+    const durable_ticket& ticket() const noexcept;
+
+    /// Returns a token that is stopped when the lock is lost. The lock is lost when a renewal finds
+    /// the grant gone, and at the latest at the end of the lease less the margin, on the clock of
+    /// this machine. A store that hangs does not delay the stop. release() and the destructor do
+    /// not stop the token.
+    ///
+    /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
+    /// renews leases. A callback that blocks delays the other leases that the thread serves.
+    std::stop_token lost() const noexcept;
+
+    /// Returns why the lock is lost; durable_loss::none while it is held.
+    durable_loss loss() const noexcept;
+
+    /// Returns true if the lock is not lost and the lease has not expired.
+    bool is_held() const noexcept;
+
+    /// Returns the time until the end of the lease less the margin, on the clock of this machine.
+    /// Returns zero if the lock is lost.
+    std::chrono::milliseconds remaining() const noexcept;
+
+    /// Renews the lease: it begins again now.
+    /// Returns: durable_errc::lock_lost, or the error of the store. After an error of the store the
+    /// caller may try again while is_held().
+    /// Blocks: for the store; a guard of async_acquire() calls it on a store thread, any other
+    /// guard on the calling thread.
+    result<void, std::error_code> renew();
+
+    /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
+    /// Returns: durable_errc::lock_lost if the lock was lost before. After an error of the store,
+    /// or errc::timeout, the permits are free when the lease expires at the latest.
+    /// Blocks: as renew().
+    result<void, std::error_code> release();
+
+    /// Renews as renew() does, for a coroutine, on a store thread. No thread waits for the store.
+    /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
+    /// Cancellation: returns errc::stopped; the store thread continues the renewal.
+    task<result<void, std::error_code>> async_renew();
+    /// Releases as release() does, for a coroutine, as async_renew() renews. After this call the
+    /// guard holds nothing. A task that is destroyed before it is awaited releases the permits as
+    /// the destructor of the guard does.
+    task<result<void, std::error_code>> async_release();
+
+    /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 for
+    /// any other grant. It is close-on-exec: a child inherits it if that flag is cleared between
+    /// fork() and exec.
+    /// Requires: this process does not close the descriptor.
+    int descriptor() const noexcept;
+
+    /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
+    /// guard holds nothing.
+    /// Returns: true if a child has the descriptor open; false if no process has it, and the
+    /// permits were released; errors as release().
+    /// Blocks: as renew().
+    result<bool, std::error_code> hand_over();
+
+    /// Detaches the grant from the guard: the permits stay held, without renewal, for a caller that
+    /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. If
+    /// the ticket is bound to this process, the file descriptor of its mark of presence
+    /// (slot_presence) stays open until a lock object of this process has released the grant or
+    /// found it lost.
+    /// Throws: std::bad_alloc; then nothing changes.
+    durable_ticket detach();
+
+private:
+    friend class detail::acquisition;
+    explicit durable_guard(std::shared_ptr<detail::grant> held) noexcept
+        : grant_(std::move(held)) {}
+
+    static task<result<void, std::error_code>> release_task(durable_guard mine);
+
+    std::shared_ptr<detail::grant> grant_;
+};
 
 /// The operations of an administrator, which is not a contender of the lock.
 ///
 /// The record keeps a note of the latest such change: its time, its author, what changed and why.
-/// Every call returns an error as std::error_code: a durable_errc, an errno code, or one of the
-/// store. After durable_errc::indeterminate, the change may have been made, or may still be made.
+/// After durable_errc::indeterminate, the change may have been made, or may still be made.
 ///
-/// Blocks: every call, until the store has answered a store thread; at most
-/// durable_options::retry_time plus attempt_limit.
+/// Blocks: every call, for the store, on a store thread.
 class durable_admin {
 public:
     /// Takes away the grant that has the token `fence`. The holder learns of it when its next
@@ -43,26 +156,20 @@ public:
     /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why);
 
-    /// Changes the number of permits.
-    ///
-    /// Lock objects and waiters that were made with another number adopt the new one, whatever
-    /// durable_options::adopt_permits says. A contender that asks for more permits than the new
-    /// number gets durable_errc::permits_mismatch. Holders keep their permits and can renew them.
-    /// If all holders together have more permits than the new number, no permit is granted until
-    /// enough are released.
-    ///
+    /// Changes the number of permits. Lock objects and waiters that were made with another number
+    /// adopt the new one, whatever durable_options::adopt_permits says. A contender that asks for
+    /// more permits gets durable_errc::permits_mismatch. Holders keep their permits and can renew
+    /// them. If they have more permits than the new number, no permit is granted until enough are
+    /// released.
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);
 
     /// Replaces a record that cannot be read, or that is missing, by one without holders and
-    /// waiters.
-    ///
-    /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
-    /// whichever is larger. The token from the clock is larger than every token that was granted,
-    /// unless the clock was set back. If the store itself is damaged and the slot does not offer
-    /// replace_damaged(), the error is durable_errc::corrupt_record until the damaged data are
-    /// removed.
-    ///
+    /// waiters. The tokens begin with `min_fence` or with the token from the clock
+    /// (durable::floor_of()), whichever is larger. The latter is larger than every token that was
+    /// granted, unless the clock was set back. If the store itself is damaged and the slot does not
+    /// offer replace_damaged(), the error is durable_errc::corrupt_record until the damaged data
+    /// are removed.
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
 
@@ -79,11 +186,8 @@ private:
 /// three calls to a vendor at once.
 class durable_semaphore {
 public:
-    /// Constructs a semaphore of `permits` permits on a slot.
-    ///
-    /// All contenders need the same number of permits. The first contender stores its number. A
-    /// contender with another number is refused (durable_errc::permits_mismatch).
-    ///
+    /// Constructs a semaphore of `permits` permits on a slot. The first contender stores its
+    /// number. A contender with another number is refused (durable_errc::permits_mismatch).
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     durable_semaphore(slot_ref slot, std::int64_t permits, durable_options options = {});
 
@@ -100,12 +204,10 @@ public:
     /// - the error of the system if no thread for the store can be started;
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop
-    /// token, this thread calls the store, and waits for each operation of the slot to end. With a
-    /// timeout or a stop token, a store thread calls the store, and acquire() returns at most
-    /// durable_options::attempt_limit after the timeout or the stop. There is one exception: on a
-    /// store of this machine, acquire() waits for its first store call up to retry_time plus
-    /// attempt_limit, even if the timeout is shorter. A store call that has not ended by then
-    /// removes the contender from the queue when it ends.
+    /// token, the calling thread calls the store. Otherwise a store thread does, and acquire()
+    /// returns at most durable_options::attempt_limit after the timeout or the stop. See there for
+    /// the first call to a store of this machine. A store call that has not ended by then removes
+    /// the contender from the queue when it ends.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
@@ -123,8 +225,7 @@ public:
     /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
     /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
     /// the store takes too long.
-    /// Blocks: until the store has answered a store thread. On a store of this machine at most
-    /// durable_options::retry_time plus attempt_limit, on any other store at most attempt_limit.
+    /// Blocks: as acquire() with a timeout of zero.
     result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) const {
         acquire_request request;
         request.weight = weight;
@@ -135,8 +236,7 @@ public:
     // ---- single steps, without waiting
     //
     // These functions are for work that is suspended and later resumed, in this process or in
-    // another one. Each calls the store on this thread, and returns an error as a std::error_code:
-    // a durable_errc, an errno code, or a code of the store.
+    // another one. Each calls the store on the calling thread.
 
     /// Makes a ticket, the identity of a new contender. It is not bound to this process. If
     /// `holder_id` is empty, the ticket has the name durable_options::holder_id.
@@ -146,18 +246,15 @@ public:
     /// permits of the ticket. If they do not suffice, enters the queue. The place in the queue is
     /// lost unless the caller calls this function again within durable_options::waiter_ttl. Once
     /// the permits are acquired, further calls return the same grant, and its lease begins again.
-    /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
 
     /// Renews the lease of the ticket's grant: the lease begins again now.
     /// Returns: false if the grant is lost.
-    /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> renew(const durable_ticket& t);
 
     /// Releases the ticket's grant, or its place in the queue.
     /// Returns: false if there was neither; durable_errc::clock_mismatch if the grant has a minimum
     /// hold time and the record has another clock than this object.
-    /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> release(const durable_ticket& t);
 
     // ---- for people and administrators
@@ -166,12 +263,11 @@ public:
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
     /// time; durable_errc::clock_mismatch if the record has another clock than this object, which
     /// then cannot tell which leases have expired.
-    /// Blocks: for the store, on a store thread, for at most durable_options::retry_time plus
-    /// attempt_limit.
+    /// Blocks: for the store, on a store thread.
     result<std::optional<durable::inspection>, std::error_code> inspect() const;
 
     /// Returns the place where the lock is kept, and the store's text about the last call that
-    /// failed. It is one line for people, without passwords. Empty if the slot explains nothing.
+    /// failed, as slot::explain().
     std::string explain() const;
 
     /// Returns the operations of an administrator. The record notes the name `by`.
@@ -181,10 +277,8 @@ private:
     std::shared_ptr<detail::lock_engine> engine_;
 };
 
-/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit.
-///
-/// The mutex is not recursive: a holder that acquires it again waits, unless it uses the same
-/// ticket.
+/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit. A
+/// holder that acquires it again waits, unless it uses the same ticket.
 class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
@@ -192,10 +286,9 @@ public:
         : durable_semaphore(std::move(slot), 1, std::move(options)) {}
 };
 
-/// A shared mutex for all processes and machines that share a slot: many readers or one writer.
-///
-/// A reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in
-/// the order of arrival, so a reader that arrives after a writer waits behind it.
+/// A shared mutex for all processes and machines that share a slot: many readers or one writer. A
+/// reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in the
+/// order of arrival, so a reader that arrives after a writer waits behind it.
 class durable_shared_mutex : durable_semaphore {
 public:
     using durable_semaphore::admin;

@@ -3,23 +3,105 @@
 #define BIDE_DURABLE_OPTIONS_HPP
 
 /// \file
-/// The options of a durable lock, its requests, and what one step of an acquisition returns.
+/// The tickets of a durable lock, its options, its observer, its requests, and what one step of an
+/// acquisition returns.
 
-#include <bide/durable/observer.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
+#include <chrono>
 #include <stop_token>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 
+/// The identity of a contender. A process that was restarted can continue with a grant if the
+/// ticket was stored. A second contender that uses the ticket at the same time shares the grant,
+/// and loses it with the first.
+struct durable_ticket {
+    std::string holder_id{}; ///< its name, for people; need not be unique
+    std::string nonce{};     ///< identifies the contender: 128 random bits, in hexadecimal
+    std::int64_t weight = 1; ///< the permits that it asks for
+
+    /// If true, the ticket's grant and its place in the queue end with the process that uses the
+    /// ticket. Leave it false if another process is to take over the ticket, or if the work
+    /// continues in other processes.
+    bool process_bound = false;
+
+    /// The token of the grant; 0 before the grant. Renewals and releases apply to this grant only.
+    std::int64_t fence = 0;
+
+    /// Returns the ticket as one line of JSON.
+    std::string to_string() const;
+
+    /// Reads a ticket from the text of to_string().
+    /// Returns: the ticket, or durable_errc::invalid_argument or unsupported_record_version.
+    static result<durable_ticket, std::error_code> parse(std::string_view text);
+
+    friend bool operator==(const durable_ticket&, const durable_ticket&) = default;
+};
+
+namespace detail {
+
+// Returns 128 random bits of the system, in hexadecimal.
+// Throws: what std::random_device throws.
+std::string fresh_nonce();
+
+// Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
+bool is_utf8(std::string_view text) noexcept;
+
+// Returns the text as one line of printable UTF-8: every other byte is a question mark.
+std::string printable_line(std::string_view text);
+
+} // namespace detail
+
+/// Why a grant was lost.
+enum class durable_loss {
+    none,    ///< it is not lost
+    expired, ///< the lease ended before a renewal was confirmed
+    removed, ///< the record has no such grant: an administrator took it away, or the record was lost
+    forked   ///< this process is a child of the process that holds the grant
+};
+
+/// Receives what happens to the contenders of one lock object. The functions of this class do
+/// nothing. Threads that use the lock and threads of bide call them. A function that blocks delays
+/// the leases of other locks.
+/// Requires: the overrides are safe for concurrent calls.
+class durable_observer {
+public:
+    durable_observer& operator=(durable_observer&&) = delete;
+    virtual ~durable_observer() = default;
+
+    /// A contender waits, and `ahead` waiters are before it. Called again when the number changes.
+    virtual void waits(const durable_ticket&, std::int64_t /* ahead */) noexcept {}
+    /// A contender acquired its permits after `waited`.
+    virtual void acquired(const durable_ticket&, std::chrono::milliseconds /* waited */) noexcept {}
+    /// A contender gave up after `waited`: a timeout, a stop, or an error. Not called if the
+    /// acquisition ends with an exception.
+    virtual void gave_up(const std::error_code& /* why */,
+                         std::chrono::milliseconds /* waited */) noexcept {}
+
+    /// A renewal was confirmed when more than half of the lease had passed. `left` was the rest of
+    /// the lease less the margin.
+    virtual void renewed_late(const durable_ticket&,
+                              std::chrono::milliseconds /* left */) noexcept {}
+    /// No renewal was confirmed until durable_options::warn_before: the lock is lost after `left`
+    /// unless a renewal is confirmed before.
+    virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
+    /// The lock was lost.
+    virtual void lost(const durable_ticket&, durable_loss /* why */) noexcept {}
+    /// The permits were released after they were held for `held`.
+    virtual void released(const durable_ticket&, std::chrono::milliseconds /* held */) noexcept {}
+
+    /// An operation on the store failed. The lock may try it again.
+    virtual void store_failed(const std::error_code&) noexcept {}
+};
+
 /// The options of a durable lock. All contenders of a record need the same clock.
 struct durable_options {
-    /// How long a grant lasts without a renewal.
-    ///
-    /// With auto_renew, contenders wait for this time after a crash of the holder; with
-    /// lock_clock::observed, for this time plus the fraction `drift` of it. Without auto_renew, set
-    /// a time that is longer than any holder needs the lock.
+    /// How long a grant lasts without a renewal. With auto_renew, contenders wait for this time
+    /// after a crash of the holder; with lock_clock::observed, for this time plus the fraction
+    /// `drift` of it. Without auto_renew, set a time that is longer than any holder needs the lock.
     std::chrono::milliseconds lease{30'000};
 
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
@@ -30,9 +112,8 @@ struct durable_options {
     /// Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long before the loss of the lock its holder is warned (durable_guard::at_risk(),
-    /// durable_observer::at_risk()). Less than the lease minus the margin. Zero means a third of
-    /// that difference.
+    /// How long before the loss of the lock durable_observer::at_risk() is called. Less than the
+    /// lease minus the margin. Zero means a third of that difference.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
@@ -48,22 +129,19 @@ struct durable_options {
 
     /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
     /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
-    /// expired for that contender, whatever the record's clock shows. With lock_clock::observed,
-    /// this is the only way in which a lease expires by time. If lock_clock::caller uses the
-    /// function `now`, this option has no effect.
+    /// expired for that contender, whatever the record's clock shows. If lock_clock::caller uses
+    /// the function `now`, this option has no effect.
     double drift = 0.1;
 
-    /// If true, a guard renews its lease each time that a third of the lease has passed.
-    ///
-    /// Renewals run on threads of bide, one after the other for all locks of this process that
-    /// share a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
+    /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
+    /// run on threads of bide, one after the other for all locks of this process that share a
+    /// store.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
-    /// their grants and places in the queue end.
-    ///
-    /// Contenders in other containers learn of that end through a mark of presence (slot_presence),
-    /// which is an open file. A process that closes this file loses its grants.
+    /// their grants and places in the queue end. Contenders in other containers learn of that end
+    /// through a mark of presence (slot_presence), which is an open file. A process that closes
+    /// this file loses its grants.
     bool process_bound = true;
 
     /// The name in the tickets that acquire() makes; "<host>:<pid>" if it is empty.
@@ -77,11 +155,8 @@ struct durable_options {
     /// How long a call still waits for the store after its timeout, a stop or a cancellation. A
     /// store call that has not ended by then continues on a store thread, which releases what the
     /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
-    /// value.
-    ///
-    /// On a store that several machines share, this is also the limit of try_acquire(). On a store
-    /// of this machine (memory, file, SQLite), the first try of an acquisition may last up to
-    /// retry_time, so that a free lock is acquired even if the disk is slow.
+    /// value. On a store of this machine (memory, file, SQLite), the first call of an acquisition
+    /// may last retry_time longer, so that a free lock is acquired even if the disk is slow.
     std::chrono::milliseconds attempt_limit{80};
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
@@ -109,14 +184,12 @@ struct acquire_request {
     std::int64_t weight = 1;
 
     /// If true, the grant lasts as long as any process has durable_guard::descriptor() open, which
-    /// is a mark of presence (slot_presence). Children may inherit the descriptor.
-    ///
-    /// The destructor of the guard leaves the grant to the children. release() ends the grant even
-    /// if children have the descriptor open. While the slot can see the mark, the grant does not
-    /// expire. The guard still renews its lease, for times when the slot cannot see the mark.
-    ///
-    /// If the slot keeps no marks, or if the request has a ticket, the error is
-    /// errc::operation_not_supported. File and SQLite slots on Linux keep marks.
+    /// is a mark of presence (slot_presence). Children may inherit the descriptor. The destructor
+    /// of the guard leaves the grant to them; release() ends it even if they have the descriptor
+    /// open. While the slot can see the mark, the grant does not expire. The guard still renews its
+    /// lease, for times when the slot cannot see the mark. If the slot keeps no marks, or if the
+    /// request has a ticket, the error is errc::operation_not_supported. File and SQLite slots on
+    /// Linux keep marks.
     bool inheritable = false;
 
     /// How long to wait. If it is zero or negative, acquire() does as try_acquire(): it reads the
@@ -131,10 +204,9 @@ struct acquire_request {
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
     /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, the minimum hold time of that grant stays.
-    ///
-    /// If several machines start a job at about the same time, it runs once, however short it is,
-    /// if the minimum hold time is longer than the difference between the machines' clocks.
+    /// already, the minimum hold time of that grant stays. A job that several machines start at
+    /// about the same time runs once, however short it is, if this time is longer than the
+    /// difference between the machines' clocks.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.
@@ -161,5 +233,9 @@ struct durable_attempt {
 };
 
 }} // namespace bide::BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/locks.hpp> // has the definitions
+#endif
 
 #endif

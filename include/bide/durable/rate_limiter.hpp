@@ -134,6 +134,8 @@ private:
 }} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/options.hpp> // includes the headers below in their order
+
 #include <bide/durable/impl/rate_limiter.hpp>
 #endif
 

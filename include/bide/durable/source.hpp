@@ -12,7 +12,6 @@
 #include <bide/durable/impl/leader_election.hpp>
 #include <bide/durable/impl/locks.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>
-#include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/slots/impl/file.hpp>
 
 #endif

@@ -9,44 +9,9 @@
 //   acquisition   makes tries until there is a guard or an error
 
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/guard.hpp>
+#include <bide/durable/locks.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
-
-// ---- renewals
-
-// The job queues for renewals, by the name of their store.
-struct BIDE_SHARED renewal_queues {
-    mutex lock;
-    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
-};
-
-// Returns the queue for the renewals of a lock on that store. A child of fork() has queues of its
-// own.
-//
-// All locks that share a store share one queue; any other lock has its own. A call that hangs
-// delays the other renewals of its queue, until the slot gives up the call:
-// - Locks that share a store renew on the slot's for_renewals(), so a call that hangs on a lock's
-//   own slot does not delay them. A renewal that hangs delays all renewals on that store, because
-//   they share its connection.
-// - Any other lock renews on its own slot, for which the renewal needs the turn (slot_part). If a
-//   call that has the turn hangs, the renewal waits for the turn, at most until the lease ends.
-// Throws: std::bad_alloc, std::system_error.
-inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
-    auto made = std::make_shared<job_queue>(&store_threads::post_renewal);
-    if (store.empty()) {
-        return made;
-    }
-    auto& all = of_process<renewal_queues>();
-    const std::lock_guard held(all.lock);
-    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
-    auto& entry = all.by_store[store];
-    auto shared = entry.lock();
-    if (shared == nullptr) {
-        entry = shared = std::move(made);
-    }
-    return shared;
-}
 
 // ---- a grant
 
@@ -64,7 +29,6 @@ public:
     bool is_elsewhere = false; // its calls run on store threads, as a coroutine acquired it
 
     std::stop_token lost() const noexcept { return lost_.get_token(); }
-    std::stop_token at_risk() const noexcept { return at_risk_.get_token(); }
     durable_loss loss() const noexcept {
         if (!is_ours()) {
             return durable_loss::forked;
@@ -90,8 +54,7 @@ public:
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (engine_->options().auto_renew) {
-            const auto make = [this] { return renewal_queue(engine_->store()); };
-            background_job::begin({shared_from_this(), &renewal_}, engine_->renewals.get(make),
+            background_job::begin({shared_from_this(), &renewal_}, engine_->renewals(),
                                   next_renewal(true));
         }
         monitor_until(warning_ms());
@@ -103,33 +66,32 @@ public:
             const auto renewed = engine_->renew(
                 ticket, in_background ? deadline::after(remaining()) : deadline::never(),
                 in_background);
-            if (!renewed) {
-                return unexpected{renewed.error()};
-            }
             const std::chrono::milliseconds left = remaining();
-            if (!*renewed) { // unless it was released meanwhile
-                lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
-            } else {
+            // A grant that was not held at some time stays lost, even if the record was renewed.
+            if (renewed && left.count() > 0) {
                 if (left < engine_->options().lease / 2) {
                     observer().renewed_late(ticket, left);
                 }
-                extend(**renewed);
+                extend(*renewed);
+            } else if (renewed || renewed.error() == durable_errc::lock_lost) { // or was released
+                lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
+            } else {
+                return unexpected{renewed.error()};
             }
         }
         return is_held() ? result<void, std::error_code>()
                          : unexpected{make_error_code(durable_errc::lock_lost)};
     }
 
-    // A release consists of stop_holding(), which calls no store, and give_back(), which calls it.
-    // stop_holding() returns true if the grant was held until this call.
+    // The first part of a release, which calls no store. Returns true if the grant was held.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();
         leave();
         return in_time;
     }
-    // Releases the permits. If `hands_over` is true and the grant is inheritable, first closes the
-    // mark of presence in this process. Returns true if a child has the mark open; the grant then
-    // lasts until the last child has closed it.
+    // The second part, which calls the store. If `hands_over` is true and the grant is inheritable,
+    // first closes the mark of presence in this process. Returns true if a child has the mark open,
+    // which keeps the grant.
     result<bool, std::error_code> give_back(bool in_time, bool hands_over) {
         if (!is_ours()) {
             return unexpected{make_error_code(durable_errc::lock_lost)};
@@ -202,7 +164,6 @@ private:
         const bool warns = left <= engine_->warn_before_ms();
         if (warns) {
             observer().at_risk(ticket, std::chrono::milliseconds(left));
-            at_risk_.request_stop();
         }
         // Without memory, no monitor would report the end of the lease: the grant counts as lost.
         if (!try_to([&] { monitor_until(warns ? good_until() : warning_ms()); })) {
@@ -256,7 +217,6 @@ private:
         try_to([&] { renewed = renew(true).has_value(); });
         return is_active() ? next_renewal(renewed) : background_job::never;
     }};
-    std::stop_source at_risk_;
     std::stop_source lost_;
 };
 
@@ -281,9 +241,9 @@ auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_
 
 using engine_ptr = std::shared_ptr<lock_engine>;
 
-// Removes in the background what an acquisition has left in the record. Calls no store. If the
-// store fails, the job tries again after a pause, until the entry has expired in the record.
-// Without a thread or memory for the job, the entry stays until it expires.
+// Removes in the background what an acquisition has left in the record. If the store fails, the job
+// tries again after a pause, until the entry has expired. Without a thread or memory for the job,
+// the entry stays until it expires.
 inline void withdraw(const engine_ptr& of, durable_ticket ticket,
                      durable::release_terms how) noexcept {
     try_to([&] {
@@ -299,9 +259,8 @@ inline void withdraw(const engine_ptr& of, durable_ticket ticket,
             pause = std::min<std::int64_t>(2 * pause, 1'000);
             return is_settled || next >= until ? background_job::never : next;
         };
-        const auto make = [] { return std::make_shared<job_queue>(&store_threads::post); };
-        background_job::begin(std::make_shared<background_job>(std::move(work)),
-                              of->withdrawals.get(make), now);
+        background_job::begin(std::make_shared<background_job>(std::move(work)), of->withdrawals(),
+                              now);
     });
 }
 
@@ -322,9 +281,9 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
 // limit calls step() on the calling thread; any other acquisition calls it on a store thread.
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step
-// shares ownership of the acquisition. After the step, the destructor passes the grant or the place
-// in the queue to withdraw(). If the caller is stopped between two steps, it makes one more step,
-// which removes the grant or the place.
+// shares ownership of the acquisition, whose destructor passes the grant or the place in the queue
+// to withdraw(). A caller that is stopped between two steps makes one more step, which removes the
+// grant or the place.
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -341,7 +300,7 @@ public:
                                                    options().observer != nullptr),
           wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),
           moved_ms_(begun_ms_) {
-        ticket_.fence = 0; // of an earlier grant; undo() takes back the grant of this acquisition
+        ticket_.fence = 0; // of an earlier grant, which is not taken back
         if (!may_wait_) {
             limits_.until = until_ = deadline::at_ns(native_platform::now());
         }
@@ -352,16 +311,15 @@ public:
     }
     acquisition& operator=(acquisition&&) = delete;
     ~acquisition() { // on any thread: what may block is left to withdraw()
-        end(false);
+        end();
         drop_grant();
         if (may_be_there_) {
             withdraw(engine_, std::move(ticket_), undoing());
         }
     }
 
-    // Returns how long the caller waits for the next step(). On a store of this machine, the first
-    // step() may last for retry_time even if the timeout is shorter, so that a free lock is
-    // acquired even if the disk is slow.
+    // Returns how long the caller waits for the next step(): for the first one on a store of this
+    // machine, see durable_options::attempt_limit.
     // Requires: no step() is under way. This also applies to if_late().
     const call_limits& limits() const noexcept { return limits_; }
     // Returns the error for a caller whose time is up during the next step(): errc::timeout if the
@@ -372,27 +330,16 @@ public:
     // Makes one try, which calls the store. If `is_stopped` is true, gives up instead. Returns
     // false if the acquisition is over.
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
-    // std::system_error. In this case the acquisition is over, too.
+    // std::system_error. In this case the destructor removes what is in the record.
     bool step(bool is_stopped = false) {
-        bool goes_on = false;
-        const std::exception_ptr thrown = thrown_by(
-            [&] { goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look(); });
-        if (thrown) {
-            undo();
-        }
+        const bool goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look();
         if (!goes_on) {
             end();
-        }
-        if (thrown) {
-            std::rethrow_exception(thrown);
         }
         return goes_on;
     }
 
     event& changed() noexcept { return *changed_; }
-    void wait() {
-        changed_->wait_for(std::chrono::nanoseconds(again_ns_ - native_platform::now()));
-    }
     deadline again() const noexcept { return deadline::at_ns(again_ns_); }
 
     // Returns the guard or the error of an acquisition that is over. If `is_coroutine` is true, the
@@ -419,8 +366,8 @@ private:
     }
     acquire_wishes wishes() const {
         acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // A contender listens only if it reads the record at least four times in a lease. Then it
-        // finds its grant before the lease ends, even if no notification reaches it.
+        // If it reads the record four times in a lease, it finds its grant before the lease ends,
+        // even if no notification reaches it.
         wanted.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (const auto& [key, value] : request_.labels) {
@@ -435,7 +382,7 @@ private:
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
-    // Drops the grant, so that undo() takes it back.
+    // Drops the grant, so that it is taken back.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();
@@ -443,27 +390,24 @@ private:
             is_unsure_ = false;
         }
     }
-    // Takes back the grant or the place in the queue, with one call to the store.
-    void undo() noexcept {
-        drop_grant();
-        if (!may_be_there_) {
-            return;
-        }
-        const deadline until =
-            is_bounded(request_) ? deadline::after(limits_.grace) : deadline::never();
-        try_to([&] { // may throw (no memory, the caller's clock): then withdraw() tries again
-            const auto gone = engine_->release(ticket_, undoing(), until);
-            may_be_there_ = !gone && may_pass(gone.error());
-        });
-    }
+    // Takes back the grant or the place in the queue, with one call to the store. If that fails or
+    // throws (no memory, the caller's clock), the destructor tries again.
     bool give_up(std::error_code why) noexcept {
-        undo();
+        drop_grant();
         error_ = why;
+        if (may_be_there_) {
+            const deadline until =
+                is_bounded(request_) ? deadline::after(limits_.grace) : deadline::never();
+            try_to([&] {
+                const auto gone = engine_->release(ticket_, undoing(), until);
+                may_be_there_ = !gone && may_pass(gone.error());
+            });
+        }
         return false;
     }
-    void end(bool may_close = true) noexcept {
+    void end() noexcept {
         if (std::exchange(is_counted_, false)) {
-            engine_->end_waiting(hears_all_, may_close);
+            engine_->end_waiting(hears_all_);
         }
     }
     // Returns the longest time between two reads of the record. It is less than waiter_ttl, because
@@ -511,7 +455,14 @@ private:
                 may_be_there_ = false;
                 return give_up(make_error_code(errc::timeout));
             }
-            move_to(got->outcome.position);
+            const std::int64_t ahead = got->outcome.position;
+            if (std::exchange(position_, ahead) != ahead) {
+                moved_ms_ = now;
+                observer().waits(ticket_, ahead);
+                if (request_.on_position) {
+                    request_.on_position(ahead);
+                }
+            }
         } else if (granted(*got)) {
             return false;
         } else {
@@ -527,8 +478,8 @@ private:
         return is_late ? give_up(if_late_) : true;
     }
     // The first read opens no watch and no wake socket, because most acquisitions need only one
-    // read. If the contender has to wait, a second read opens both. The second read is not needed
-    // if the descriptors that an earlier waiter of this process has opened suffice.
+    // read. If the contender has to wait, a second read opens both, unless the descriptors of an
+    // earlier waiter of this process suffice.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {
@@ -557,24 +508,13 @@ private:
             return false;
         }
         ticket_.fence = got.outcome.fence;
-        // The mark moves into the grant, so that no other object of this process keeps it open.
-        // After the grant has closed the mark, the slot can tell whether a child has it open.
+        // No other object of this process keeps the mark open. So after the grant has closed it,
+        // the slot can tell whether a child has it open.
         held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                         std::exchange(mark_, nullptr));
         may_be_there_ = false;
         held_->begin();
         return true;
-    }
-    // Tells how many waiters are ahead. Throws: what acquire_request::on_position throws.
-    void move_to(std::int64_t position) {
-        if (std::exchange(position_, position) == position) {
-            return;
-        }
-        moved_ms_ = durable::boottime_ms();
-        observer().waits(ticket_, position);
-        if (request_.on_position) {
-            request_.on_position(position);
-        }
     }
     // Plans the next try, for the case that no change is signalled.
     void plan(const lock_engine::acquired& got) {
@@ -651,7 +591,7 @@ inline acquisition::answer acquire_blocking(const engine_ptr& of, acquire_reques
     }
     const auto it = std::make_shared<acquisition>(of, std::move(request));
     while (it->step()) {
-        it->wait();
+        it->changed().wait_until(it->again());
     }
     return it->take(false);
 }

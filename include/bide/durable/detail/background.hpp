@@ -10,11 +10,14 @@
 //   background_job   work that a store thread does at given times: a renewal, a withdrawal
 //   job_queue        the jobs that are due; one store thread at a time does them
 //   store_call       a call on a store thread, which its caller can leave before the call ends
+//   change_signal    wakes all threads and coroutines of this process that wait for one lock
+//   wake_socket      wakes another process of the same machine
+//   change_watch     has the descriptors that report changes, and signals when one is readable
 //
 // The monitor calls no store. So a store that hangs delays neither the notification that a lease
 // has ended nor the jobs of other stores. No thread is started before it is needed, and none keeps
-// the process from ending. A child of fork() starts its own threads, which do not notify the
-// clients of its parent.
+// the process from ending. A child of fork() has threads and queues of its own, which do not notify
+// the clients of its parent.
 
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
@@ -27,9 +30,12 @@
 #include <list>
 #include <map>
 
+#include <poll.h>
 #if defined(__linux__)
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #endif
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -38,10 +44,9 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 // The monitor notifies a client when boottime_ms() is the time that the client has asked for, and
 // on Linux also when the client's descriptor is readable. It has weak references to its clients. A
-// client that is removed during a notification may be notified once more.
-//
-// The monitor's thread is started at the first use and never ends. It sleeps until the earliest
-// time that it knows. cancel() does not wake it: one needless wake later costs less.
+// client that is removed during a notification may be notified once more. The monitor's thread
+// never ends. It sleeps until the earliest time that it knows. cancel() does not wake it: one
+// needless wake later costs less.
 
 // Returns the one T of this process. It is never destroyed.
 // Throws: std::system_error if there is no memory, what the constructor throws.
@@ -254,18 +259,20 @@ private:
 // the process does not wait for them.
 //
 // In each set at most 256 calls run at once. A further call waits for a free thread, in order of
-// arrival. So 256 calls that hang delay all other calls, but no renewal. The callers of the delayed
-// calls return when their own time is up.
+// arrival; its caller returns when its own time is up. So 256 calls that hang delay all other
+// calls, but no renewal. A thread ends when it was idle for 5 s.
 class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;
-    static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays
 
-    // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
-    // be started; then r is not used.
-    static std::error_code post(runnable& r) noexcept { return post_to<set<false>>(r); }
-    // Runs r.run.wake() on a thread for renewals.
-    static std::error_code post_renewal(runnable& r) noexcept { return post_to<set<true>>(r); }
+    // Runs r.run.wake() on a store thread of one of the sets. Returns an error if there is no such
+    // thread and none can be started; then r is not used.
+    template <bool Renews = false> static std::error_code post(runnable& r) noexcept {
+        std::error_code why = std::make_error_code(std::errc::not_enough_memory);
+        bool is_posted = false;
+        try_to([&] { is_posted = of_process<set<Renews>>().post(r, why); });
+        return is_posted ? std::error_code() : why;
+    }
 
 private:
     // A thread that has left the pool uses nothing of the pool, so no join is needed.
@@ -279,23 +286,33 @@ private:
     using pool = basic_blocking_pool<native_platform, detached_thread>;
 
     template <bool Renews> struct set final : pool {
-        set() noexcept : pool({most, keep_alive, Renews ? "bide-lease" : "bide-store"}) {}
+        set() noexcept
+            : pool({most, std::chrono::milliseconds(5'000), Renews ? "bide-lease" : "bide-store"}) {
+        }
     };
-
-    template <class Set> static std::error_code post_to(runnable& r) noexcept {
-        std::error_code why = std::make_error_code(std::errc::not_enough_memory);
-        bool is_posted = false;
-        try_to([&] { is_posted = of_process<Set>().post(r, why); });
-        return is_posted ? std::error_code() : why;
-    }
 };
 
 // ---- jobs
 
-class job_queue;
+class background_job;
 
-// Work that store threads do repeatedly: a renewal, a withdrawal. When it is due, the lease monitor
-// adds it to its queue. If no thread can be started, the monitor tries again 10 ms later.
+// The jobs that are due. One store thread at a time does them, in the order in which they became
+// due.
+struct job_queue {
+    using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
+
+    explicit job_queue(poster its) noexcept : post(its) {}
+
+    const poster post;
+    runnable posted;
+    mutex lock;
+    // Under the lock:
+    std::list<std::shared_ptr<background_job>> due;
+    std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
+};
+
+// Work that store threads do repeatedly. When it is due, the lease monitor adds it to its queue. If
+// no thread can be started, the monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
@@ -308,114 +325,80 @@ public:
     // returns. The job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
-                      std::int64_t at_ms);
+                      std::int64_t at_ms) {
+        one->queue_ = std::move(on);
+        const std::lock_guard held(one->queue_->lock);
+        lease_monitor::here().alarm(one, at_ms);
+        one->self_ = one;
+    }
 
     // Ends the job: work() is not called again. Does nothing if the job never began.
     // Requires: the caller has a reference to the job.
-    void cancel() noexcept;
+    void cancel() noexcept {
+        if (queue_ != nullptr) {
+            const std::lock_guard held(queue_->lock);
+            self_.reset();
+            lease_monitor::here().cancel(*this);
+        }
+    }
 
 private:
-    friend class job_queue;
+    void happened() noexcept override {
+        job_queue& to = *queue_;
+        const std::lock_guard held(to.lock);
+        if (self_ == nullptr) {
+            return;
+        }
+        if (try_to([&] { to.due.push_back(self_); })) {
+            if (to.self != nullptr) {
+                return;
+            }
+            to.self = queue_;
+            to.posted.run = waker(&run, &to);
+            if (!to.post(to.posted)) {
+                return;
+            }
+            to.self.reset();
+            to.due.pop_back();
+        }
+        try_to([this] { lease_monitor::here().alarm(self_, durable::boottime_ms() + 10); });
+    }
 
-    void happened() noexcept override;
+    // Does the jobs of a queue. Coroutines that a job wakes resume on a service thread, because
+    // they must not occupy a store thread.
+    static void run(void* queue) noexcept {
+        auto& of = *static_cast<job_queue*>(queue);
+        for (;;) {
+            const wake_scope<native_platform> away(&service_executor<native_platform>);
+            // Destroyed after the lock is released:
+            std::shared_ptr<job_queue> last;
+            std::shared_ptr<background_job> job;
+            std::function<std::int64_t()> done;
+            std::unique_lock held(of.lock);
+            if (of.due.empty()) {
+                last = std::move(of.self);
+                return;
+            }
+            job = std::move(of.due.front());
+            of.due.pop_front();
+            if (job->self_ == nullptr) {
+                continue;
+            }
+            held.unlock();
+            const std::int64_t next = job->work_();
+            held.lock();
+            const bool goes_on = next != never && job->self_ != nullptr;
+            if (!goes_on || !try_to([&] { lease_monitor::here().alarm(job, next); })) {
+                job->self_.reset();
+                done.swap(job->work_);
+            }
+        }
+    }
 
     std::function<std::int64_t()> work_;   // destroyed on a store thread, unless it is cancelled
     std::shared_ptr<job_queue> queue_;     // since begin()
     std::shared_ptr<background_job> self_; // under the lock of the queue; nullptr: cancelled
 };
-
-// The jobs that are due. One store thread at a time does them, in the order in which they became
-// due. Coroutines that a job wakes resume on a service thread, because they must not occupy a store
-// thread.
-class job_queue {
-public:
-    using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
-
-    explicit job_queue(poster post) noexcept : post_(post) { posted_.run = waker(&run, this); }
-
-private:
-    friend class background_job;
-
-    static void run(void* self) noexcept;
-
-    const poster post_;
-    runnable posted_;
-    mutex lock_;
-    // Under lock_:
-    std::list<std::shared_ptr<background_job>> due_;
-    bool runs_ = false;               // it is posted, or a store thread works
-    std::shared_ptr<job_queue> self_; // from the post to the run
-};
-
-inline void background_job::begin(const std::shared_ptr<background_job>& one,
-                                  std::shared_ptr<job_queue> on, std::int64_t at_ms) {
-    one->queue_ = std::move(on);
-    const std::lock_guard held(one->queue_->lock_);
-    lease_monitor::here().alarm(one, at_ms);
-    one->self_ = one;
-}
-
-inline void background_job::cancel() noexcept {
-    if (queue_ != nullptr) {
-        const std::lock_guard held(queue_->lock_);
-        self_.reset();
-        lease_monitor::here().cancel(*this);
-    }
-}
-
-// Called by the monitor.
-inline void background_job::happened() noexcept {
-    job_queue& to = *queue_;
-    const std::lock_guard held(to.lock_);
-    if (self_ == nullptr) {
-        return;
-    }
-    if (try_to([&] { to.due_.push_back(self_); })) {
-        if (std::exchange(to.runs_, true)) {
-            return;
-        }
-        to.self_ = queue_;
-        if (!to.post_(to.posted_)) {
-            return;
-        }
-        to.self_.reset();
-        to.runs_ = false;
-        to.due_.pop_back();
-    }
-    try_to([this] { lease_monitor::here().alarm(self_, durable::boottime_ms() + 10); });
-}
-
-inline void job_queue::run(void* self) noexcept {
-    auto& me = *static_cast<job_queue*>(self);
-    std::shared_ptr<job_queue> alive; // destroyed after the lock is released
-    for (;;) {
-        const wake_scope<native_platform> away(&service_executor<native_platform>);
-        std::shared_ptr<background_job> job; // destroyed after the lock is released
-        {
-            const std::lock_guard held(me.lock_);
-            if (alive == nullptr) {
-                alive = std::move(me.self_);
-            }
-            if (me.due_.empty()) {
-                me.runs_ = false;
-                return;
-            }
-            job = std::move(me.due_.front());
-            me.due_.pop_front();
-            if (job->self_ == nullptr) {
-                continue;
-            }
-        }
-        const std::int64_t next = job->work_();
-        std::function<std::int64_t()> done; // destroyed after the lock is released
-        const std::lock_guard held(me.lock_);
-        const bool goes_on = next != background_job::never && job->self_ != nullptr;
-        if (!goes_on || !try_to([&] { lease_monitor::here().alarm(job, next); })) {
-            job->self_.reset();
-            done.swap(job->work_);
-        }
-    }
-}
 
 // ---- calls whose caller can leave
 
@@ -437,8 +420,8 @@ enum class call_kind {
     has_to_run      // it runs even if its caller left
 };
 
-// A call to a store that its caller, a coroutine, may leave before the call ends. The call runs on
-// a store thread and owns all objects that it uses.
+// A call to a store, on a store thread, that its caller may leave before the call ends. It owns all
+// objects that it uses.
 class store_call {
 public:
     // Requires: body() does not throw.
@@ -457,66 +440,39 @@ public:
         return error;
     }
 
-    // Called when the caller leaves the call. A call that has not begun may then be skipped.
-    void leave() noexcept {
-        // Order: relaxed; publishes nothing else.
-        is_left_.store(true, std::memory_order_relaxed);
-    }
-
     // Is set after the end of the call.
     event& end() noexcept { return end_; }
 
 private:
     // Coroutines that the call wakes resume on a service thread, not on the store thread.
     static void run(void* self) noexcept {
-        auto& me = *static_cast<store_call*>(self);
-        std::shared_ptr<store_call> alive = std::move(me.self_);
-        {
-            const wake_scope<native_platform> away(&service_executor<native_platform>);
-            // Order: relaxed; only an optimization: a call that was left is skipped.
-            if (me.kind_ == call_kind::has_to_run || !me.is_left_.load(std::memory_order_relaxed)) {
-                me.body_();
-            }
-            me.end_.set();
-        }
         const wake_scope<native_platform> away(&service_executor<native_platform>);
-        alive.reset();
+        auto& me = *static_cast<store_call*>(self);
+        const std::shared_ptr<store_call> alive = std::move(me.self_);
+        const bool is_left = alive.use_count() == 1; // its caller has a reference until it leaves
+        if (me.kind_ == call_kind::has_to_run || !is_left) {
+            me.body_();
+        }
+        me.end_.set();
     }
 
     const std::function<void()> body_;
     const call_kind kind_;
     runnable runs_;
     std::shared_ptr<store_call> self_; // set while the call is posted or runs
-    native_platform::atomic<bool> is_left_{false};
     event end_;
-};
-
-// Awaited in a coroutine, returns the context of its task; nullptr if it has none.
-struct own_context {
-    basic_task_context<native_platform>* found = nullptr;
-    bool await_ready() const noexcept { return false; }
-    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-        found = task_context_of<native_platform>(h.promise());
-        return false;
-    }
-    basic_task_context<native_platform>* await_resume() const noexcept { return found; }
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
 // call. A cancellation of the caller's task is a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
-inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
-    const struct leaving {
-        store_call& of;
-        ~leaving() { of.leave(); }
-    } at_the_end{*call};
-    auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
+inline task<std::error_code> wait_for_call(store_call& call, call_limits limits) {
+    auto ends = call.end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
     const auto ended = co_await std::move(ends);
     if (ended) {
         co_return std::error_code();
     }
-    own_context asked;
-    const auto* const mine = co_await asked;
+    const auto* const mine = task_context_of<native_platform>(co_await this_promise());
     // A shield is for the running task, so it is used only if this task is the running one.
     std::optional<this_task::shield> shield;
     if (mine != nullptr && mine == running_task()) {
@@ -524,7 +480,7 @@ inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, cal
     }
     const std::int64_t now = std::min(native_platform::now(), limits.until.steady_ns());
     const deadline last = call_limits::later(deadline::at_ns(now), limits.grace);
-    auto ending = call->end().async_wait().with_deadline(last);
+    auto ending = call.end().async_wait().with_deadline(last);
     const auto is_over = co_await std::move(ending);
     co_return is_over
         ? std::error_code()
@@ -546,7 +502,7 @@ task<R> async_call_store(std::function<R()> body, call_limits limits,
     if (const std::error_code error = store_call::start(call)) {
         co_return unexpected{error};
     }
-    auto waiting = wait_for_call(call, std::move(limits));
+    auto waiting = wait_for_call(*call, std::move(limits));
     if (const std::error_code why = co_await std::move(waiting)) {
         co_return unexpected{why};
     }
@@ -561,6 +517,372 @@ R call_store(std::function<R()> body, call_limits limits,
              call_kind kind = call_kind::may_be_skipped) {
     return sync_wait(async_call_store<R>(std::move(body), std::move(limits), kind));
 }
+
+// ---- changes of a slot
+
+// Wakes all threads and coroutines of this process that wait for one lock.
+//
+//   waiter:   take next()              changer:   change the record
+//             read the record                     signal(): set the event that was taken,
+//             wait for the event                            and forget it
+//
+// The mutex orders next() and signal(). If next() comes first, signal() sets the waiter's event. If
+// signal() comes first, the waiter reads the record after the change, and sees it.
+template <class Platform> class basic_change_signal final : public monitor_client {
+public:
+    using event = basic_event<Platform>;
+
+    // Throws: std::bad_alloc.
+    std::shared_ptr<event> next() {
+        const std::lock_guard held(lock_);
+        if (next_ == nullptr) {
+            next_ = std::make_shared<event>();
+        }
+        return next_;
+    }
+
+    void signal() noexcept {
+        std::shared_ptr<event> now;
+        {
+            const std::lock_guard held(lock_);
+            now.swap(next_);
+            ++count_;
+        }
+        if (now != nullptr) {
+            now->set();
+        }
+    }
+
+    std::uint64_t count() const noexcept { // of all signals
+        const std::lock_guard held(lock_);
+        return count_;
+    }
+
+    // Called by the lease monitor. A coroutine without an executor resumes on a service thread,
+    // because a call to a store would delay the monitor.
+    void happened() noexcept override {
+        const wake_scope<Platform> away(&service_executor<Platform>);
+        signal();
+    }
+
+private:
+    mutable basic_mutex<Platform> lock_;
+    std::uint64_t count_ = 0;     // under lock_
+    std::shared_ptr<event> next_; // under lock_; nullptr: not taken since the last signal
+};
+
+using change_signal = basic_change_signal<native_platform>;
+
+// A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays
+// readable once the process has ended.
+class fd_watch : public slot_watch {
+public:
+    explicit fd_watch(int of) noexcept : fd_(of) {}
+    ~fd_watch() override {
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
+    }
+    int fd() const noexcept final { return fd_; }
+    std::error_code drain() noexcept override { return {}; }
+
+private:
+    const int fd_;
+};
+
+// Wakes another process of the same machine and network namespace that waits for a durable lock:
+// sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
+// mark of presence of the waiting process (slot_presence in slot.hpp), or on a server the number in
+// its place (origin::mark). If another program has taken the name, the waiter watches every change
+// of the slot, as on a system without such sockets.
+
+#if defined(__linux__)
+
+class wake_socket final : public fd_watch {
+public:
+    // Opens the socket whose name is the mark. Returns nullptr if that fails.
+    // Throws: std::bad_alloc.
+    static std::unique_ptr<slot_watch> of(std::int64_t mark) {
+        auto made = std::make_unique<wake_socket>();
+        const address name(mark);
+        const bool is_bound = made->fd() >= 0 && ::bind(made->fd(), name.get(), name.size) == 0;
+        return is_bound ? std::move(made) : nullptr;
+    }
+
+    // Wakes the process that has the mark, if it waits. A full socket is readable already.
+    static void wake(std::int64_t mark) noexcept {
+        const wake_socket from;
+        const address name(mark);
+        ::sendto(from.fd(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
+    }
+
+    wake_socket() noexcept
+        : fd_watch(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
+
+    std::error_code drain() noexcept override {
+        char none;
+        while (::recv(fd(), &none, sizeof none, 0) >= 0 || errno == EINTR) {
+        }
+        return errno == EAGAIN ? std::error_code() : std::error_code(errno, std::system_category());
+    }
+
+private:
+    struct address {
+        explicit address(std::int64_t mark) noexcept {
+            of.sun_family = AF_UNIX; // a name that begins with a zero byte is an abstract one
+            const int length = std::snprintf(of.sun_path + 1, sizeof of.sun_path - 1, "bide-%llx",
+                                             static_cast<unsigned long long>(mark));
+            size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                          static_cast<std::size_t>(length));
+        }
+        const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&of); }
+
+        sockaddr_un of{};
+        socklen_t size;
+    };
+};
+
+#else
+
+struct wake_socket {
+    static std::unique_ptr<slot_watch> of(std::int64_t) noexcept { return nullptr; }
+    static void wake(std::int64_t) noexcept {}
+};
+
+#endif
+
+// The descriptors and the monitor of the system.
+struct native_watch_system {
+    using signal = change_signal;
+
+    static lease_monitor& monitor() { return lease_monitor::here(); }
+    static constexpr bool sees_files = lease_monitor::sees_files;
+    static std::unique_ptr<slot_watch> wake_socket(std::int64_t mark) {
+        return mark != 0 ? detail::wake_socket::of(mark) : nullptr;
+    }
+    static bool is_silent(int fd) noexcept { // true: certainly not readable
+        pollfd readable{fd, POLLIN, 0};
+        return ::poll(&readable, 1, 0) == 0;
+    }
+};
+
+// The descriptors that notify this process while its contenders wait for a lock:
+//
+//   the watch of the slot   readable after each change of the slot
+//   the wake socket         readable after another process has sent to it
+//   process descriptors     one for each process of this machine that a waiter depends on, mostly
+//                           a holder or a process ahead in the queue; readable when it has ended
+//
+// The watch, which wakes this process for every change, is open only if a waiter is not notified
+// through the other descriptors of every change that concerns it (is_told() in record.hpp). No
+// waiter misses such a change after its last read. The steps of a reader, which is a contender that
+// reads the record, and of the lease monitor:
+//
+//   reader:   drain    if a descriptor is readable: clears it, and signals unless
+//                      there was a signal since the descriptors were last armed
+//             read     the record
+//             follow   arms the descriptors
+//   monitor:           if a descriptor is readable and armed: disarms it, and signals
+//
+// All waiters share the descriptors. The monitor does not signal for one that a reader has cleared.
+// So the reader signals: the change may have granted another waiter its permits. If there was a
+// signal since the descriptors were last armed, it woke all waiters, and none of them waits again
+// yet, because a waiter arms the descriptors before it waits.
+//
+// The protocol with another process that makes a change (the changer):
+//
+//   waiter:   bind     the wake socket         changer:   change the record
+//             enter    the queue                          send to the wake sockets of the
+//             read     the record, and follow             processes that the change concerns
+//
+// The store orders the changes of the record. If the change comes after the waiter's entry, the
+// changer finds the waiter's mark in the record, and the socket exists. If the change comes before
+// the entry, the waiter's read sees the change.
+//
+// Thread safety: only the contender of this process that has the turn (slot_part) uses the object.
+template <class System> class basic_change_watch {
+public:
+    using signal = typename System::signal;
+
+    explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
+    ~basic_change_watch() { leave(); }
+
+    // Opens the watch of the slot, and the wake socket for the mark of presence `mark` (0: none).
+    // The socket stays open as long as this object exists. Requires: the caller reads the record
+    // afterwards.
+    void open(slot& of, std::int64_t mark) {
+        if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
+            socket_ = listen(System::wake_socket(mark));
+        }
+        if (!can_open()) {
+            return;
+        }
+        auto made = of.watch();
+        watch_ = listen(made ? std::move(*made) : nullptr);
+        if (watch_ == nullptr) {
+            next_try_ms_ = !made && made.error() == std::errc::operation_not_supported
+                               ? std::numeric_limits<std::int64_t>::max()
+                               : durable::boottime_ms() + 1000;
+        }
+    }
+    // Whether open() could open the watch of the slot, as far as is known.
+    bool can_open() const noexcept {
+        return System::sees_files && watch_ == nullptr && durable::boottime_ms() >= next_try_ms_;
+    }
+    // Returns true if, as of the last follow(), this object is notified of every change that
+    // concerns the waiters of this process.
+    bool hears() const noexcept { return watch_ != nullptr || is_told_; }
+
+    // Returns true if the process certainly runs, by one system call; to read /proc takes five.
+    bool runs(const durable::origin& it) const noexcept {
+        const auto found = find(processes_, it);
+        return found != processes_.end() && System::is_silent(found->end->fd());
+    }
+
+    // Drains the descriptors, before a read.
+    void drain() {
+        if (watch_ == nullptr && socket_ == nullptr) {
+            return;
+        }
+        const bool was_told = signal_->count() != told_;
+        const bool is_heard = drain(watch_);
+        if ((drain(socket_) || is_heard) && !was_told) {
+            signal_->signal();
+        }
+    }
+
+    // Called after a read of the record. Opens descriptors for the processes that the waiters of
+    // this process depend on, and arms all. Closes the watch of the slot if it is not needed.
+    // `hears_all`: a waiter of this process wants to be notified of every change, or has no mark of
+    // presence. `others`: other waiters of this process have read the record before.
+    void follow(const durable::record& r, const durable::origin& here, bool hears_all,
+                bool others) {
+        told_ = signal_->count();
+        for (process& one : processes_) {
+            one.is_followed = false;
+        }
+        const auto follow_holders = [&] {
+            bool follows = true;
+            for (const durable::holder& one : r.holders) {
+                follows = follow(one.from, here) && follows;
+            }
+            return follows;
+        };
+        bool waits = false;
+        is_told_ = socket_ != nullptr && !hears_all;
+        for (std::size_t i = 0; socket_ != nullptr && i != r.waiters.size(); ++i) {
+            if (r.waiters[i].from.mark == mark_) {
+                waits = true;
+                const bool follows =
+                    i == 0 ? follow_holders() : follow(r.waiters[i - 1].from, here);
+                is_told_ = is_told_ && durable::is_told(r, i) && follows;
+            }
+        }
+        is_told_ = is_told_ && waits;
+        if (!is_told_) {
+            follow_holders();
+            if (!r.waiters.empty()) {
+                follow(r.waiters.front().from, here);
+            }
+        }
+        std::erase_if(processes_, [](const process& one) { return !one.is_followed; });
+        if (is_told_ && watch_ != nullptr) {
+            watch_.reset();
+            // This read may have seen a change that the watch has not yet reported to the
+            // other contenders.
+            if (others) {
+                signal_->signal();
+            }
+        }
+        for (const descriptor* one : {&watch_, &socket_}) {
+            if (*one != nullptr) {
+                System::monitor().rearm((*one)->fd());
+            }
+        }
+    }
+
+    // Closes all descriptors except the wake socket, when no contender of this process waits.
+    void close() noexcept {
+        processes_.clear();
+        watch_.reset();
+        is_told_ = false;
+    }
+    // Closes the wake socket, too.
+    void leave() noexcept {
+        close();
+        socket_.reset();
+    }
+
+private:
+    struct unmonitored {
+        void operator()(slot_watch* of) const noexcept {
+            // If a child of fork() cannot make a monitor, nothing is to be removed from it.
+            try_to([of] { System::monitor().remove(of->fd()); });
+            delete of;
+        }
+    };
+    using descriptor = std::unique_ptr<slot_watch, unmonitored>; // nullptr: none
+
+    struct process {
+        durable::origin from;
+        descriptor end; // readable when the process has ended
+        bool is_followed = true;
+    };
+    static constexpr std::size_t most_processes = 64;
+
+    static auto find(auto& in, const durable::origin& it) noexcept {
+        return std::find_if(in.begin(), in.end(),
+                            [&](const process& one) { return one.from == it; });
+    }
+
+    // Returns nullptr if the descriptor cannot be monitored.
+    descriptor listen(std::unique_ptr<slot_watch> made) {
+        told_ = signal_->count();
+        const bool is_heard = made != nullptr && System::monitor().add(made->fd(), signal_);
+        return descriptor(is_heard ? made.release() : nullptr);
+    }
+    // Clears the descriptor. Returns true if it was readable. Closes it if it has failed.
+    bool drain(descriptor& of) {
+        if (of == nullptr || System::is_silent(of->fd())) {
+            return false; // the monitor finds what comes later
+        }
+        if (of->drain()) {
+            of.reset();
+            next_try_ms_ = durable::boottime_ms() + 1000;
+        }
+        return true;
+    }
+
+    // Makes the end of the process `it` signal. Returns false if that is not possible. If `it` is
+    // this process, returns true without a descriptor.
+    bool follow(const durable::origin& it, const durable::origin& here) {
+        if (durable::can_look_up(it, here) && it.pid == here.pid) {
+            return true;
+        }
+        const auto known = find(processes_, it);
+        if (known != processes_.end()) {
+            return known->is_followed = true;
+        }
+        const int fd = processes_.size() < most_processes ? durable::watch_process(it, here) : -1;
+        descriptor end = fd >= 0 ? listen(std::make_unique<fd_watch>(fd)) : nullptr;
+        if (end == nullptr) {
+            return false;
+        }
+        processes_.push_back({it, std::move(end)});
+        return true;
+    }
+
+    const std::shared_ptr<signal> signal_;
+    descriptor watch_;             // of the slot
+    descriptor socket_;            // the wake socket
+    std::int64_t mark_ = 0;        // of this process: the name of the wake socket
+    bool is_told_ = false;         // the watch is not needed
+    std::uint64_t told_ = 0;       // the count of signals when the descriptors were last armed
+    std::int64_t next_try_ms_ = 0; // when to try again to open the watch
+    std::vector<process> processes_;
+};
+
+using change_watch = basic_change_watch<native_watch_system>;
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -10,12 +10,10 @@
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
-// again. The entry with the nonce of the ticket shows the rule what was done already.
-//
-// A child of fork() makes its own slot_part and process_part. Its slot object is a copy of its
-// parent's.
+// again. The entry with the nonce of the ticket shows the rule what was done already. A child of
+// fork() makes its own slot_part and process_part, and has a copy of its parent's slot object.
 
-#include <bide/durable/detail/change_watch.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_json.hpp>
@@ -67,16 +65,15 @@ struct slot_part {
 // second try on under the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
 //
-// begin() is called once, when the caller has the turn. For each try, apply(snapshot, looked_ms,
-// maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
-// `looked_ms` is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try
-// may have been stored. Only what the last call of apply() returns or sets counts. written() is
-// called after each try that was stored, or that may have been.
+// begin() is called once, with the turn. For each try, apply(snapshot, looked_ms, maybe_done,
+// error) returns the new value, or nothing to keep the current one, or sets the error. `looked_ms`
+// is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try may have
+// been stored. Only the last call of apply() counts. written() is called after each try that was
+// stored, or that may have been.
 //
-// Returns: durable_errc::store_busy if other contenders of this process had the turn until that
-// time; conflict_timeout if other contenders changed the value until that time; indeterminate if
-// one of the tries may have been stored; the error of apply() or of the slot. After store_busy and
-// conflict_timeout, nothing was changed.
+// Returns: if nothing was changed, store_busy if other contenders of this process had the turn
+// until that time, or conflict_timeout if other contenders changed the value until that time;
+// indeterminate if one of the tries may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
                              Begin begin, Apply apply, Written written) {
@@ -149,19 +146,50 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
     }
 }
 
+// ---- renewals
+
+// The job queues for renewals, by the name of their store.
+struct BIDE_SHARED renewal_queues {
+    mutex lock;
+    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
+};
+
+// Returns the queue for the renewals of a lock on that store. A renewal that hangs delays the later
+// ones of its queue.
+// - Locks that share a store share a queue, and renew on the slot's for_renewals(), by one
+//   connection. A call that hangs on a lock's own slot does not delay them.
+// - Any other lock has its own queue, and renews on its own slot. If a call that has the turn
+//   (slot_part) hangs, the renewal waits for the turn, at most until the lease ends.
+// Throws: std::bad_alloc, std::system_error.
+inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
+    auto made = std::make_shared<job_queue>(&store_threads::post<true>);
+    if (store.empty()) {
+        return made;
+    }
+    auto& all = of_process<renewal_queues>();
+    const std::lock_guard held(all.lock);
+    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = all.by_store[store];
+    auto shared = entry.lock();
+    if (shared == nullptr) {
+        entry = shared = std::move(made);
+    }
+    return shared;
+}
+
 // ---- what a process has for a lock
 
-// The marks of presence of the tickets that are bound to this process. Such a ticket may outlive
-// the lock object whose mark shows that the process runs. So this table keeps the mark open until a
-// lock object of this process has released the grant or found it lost.
+// The marks of presence of the tickets that are bound to this process and may outlive the lock
+// object whose mark shows that the process runs. This table keeps the mark open until a lock object
+// of this process has released the grant or found it lost.
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
     std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
 };
 
-// The state that each process keeps for the slot of a lock. A contender uses `watch`, `last` and
-// `seen` only while it has the turn.
+// The state that each process keeps for the slot of a lock. `watch`, `last` and `seen` need the
+// turn.
 struct process_part final : slot_part, durable::process_knowledge {
     process_part(slot& its, bool is_on_server)
         : slot_part(its),
@@ -238,13 +266,18 @@ struct process_part final : slot_part, durable::process_knowledge {
     bool can_have_none = false;              // under `marking`
     native_platform::atomic<bool> has_mark{false};
 
+    // The jobs of the lock in the background.
+    const std::shared_ptr<job_queue> withdrawals =
+        std::make_shared<job_queue>(&store_threads::post<>);
+    const std::shared_ptr<job_queue> renewals = renewal_queue(of.store());
+
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
     change_watch watch{signal};
     native_platform::atomic<unsigned> waiting{0};     // contenders of this process
     native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
 
     // The record that this process read or wrote last, and its stored text; empty if there is none.
-    // If a read finds the same text, as most reads do, the text is not parsed again.
+    // A read that finds the same text, as most do, does not parse it again.
     durable::record last;
     std::string last_text;
     durable::observations seen;
@@ -277,6 +310,7 @@ struct record_view {
     std::int64_t now_ms = 0;        // the time of the read, on the record's clock
     std::int64_t first_fence = 0;   // the least token of a grant that is made now
     std::int64_t good_until_ms = 0; // the end, on boottime_ms(), of a lease that is stored now
+    std::error_code refused{};      // set by the rule: the record is not stored
     durable::expiry_judge judge{lock_clock::caller, 0, here}; // which leases have expired
 };
 
@@ -284,7 +318,7 @@ class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-        : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
+        : options_(std::move(options)), main_(std::move(slot)),
           margin_ms_(options_.margin.count() != 0 ? options_.margin.count()
                                                   : options_.lease.count() / 10 + 1) {
         terms_.permits = permits;
@@ -307,7 +341,7 @@ public:
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable lock"));
         }
-        if (!store_.empty()) {
+        if (!main_.of->store().empty()) {
             apart_ = std::make_unique<access>(main_.of.for_renewals());
         }
     }
@@ -320,8 +354,6 @@ public:
         bool is_watched = false;       // changes have signalled since before the read
         bool can_be_watched = false;   // changes could signal; try again with intent::watch
     };
-
-    // Each operation reads the record once and changes it.
 
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
     // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence,
@@ -388,34 +420,26 @@ public:
         return got;
     }
 
-    // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
-    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one.
-    // Such a renewal does not wait for the turn of the lock's slot, so a call that hangs on that
-    // slot does not delay it.
-    result<std::optional<std::int64_t>, std::error_code>
+    // Renews the lease. Returns the time until which the lease is valid on this machine. If `apart`
+    // is true, the renewal uses slot::for_renewals() if there is one, and so does not wait for the
+    // turn of the lock's slot.
+    // Returns: lock_lost if the grant is lost.
+    result<std::int64_t, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
         const durable::origin origin = main_.own().origin(t.process_bound);
-        std::error_code outcome;
         std::int64_t good_until_ms = 0;
         const std::error_code error =
             update(by, intent::nothing, until, [&](record_view& view, bool) {
-                outcome = durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms,
-                                         view.judge, origin);
+                view.refused = durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms,
+                                              view.judge, origin);
                 good_until_ms = view.good_until_ms;
-                return !outcome;
+                return true;
             });
-        if (error) {
-            return unexpected{error};
+        if (error == durable_errc::lock_lost) {
+            forget_marks(t);
         }
-        if (outcome && outcome != durable_errc::lock_lost) {
-            return unexpected{outcome};
-        }
-        if (!outcome) {
-            return good_until_ms;
-        }
-        forget_marks(t);
-        return std::nullopt;
+        return error ? unexpected{error} : result<std::int64_t, std::error_code>(good_until_ms);
     }
 
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
@@ -426,13 +450,12 @@ public:
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
                                           deadline until = deadline::never()) {
         bool was_there = false;
-        bool is_refused = false; // the minimum hold time is on a clock that this object cannot read
         const auto rule = [&](record_view& view, bool maybe_done) {
             const durable::holder* const held =
                 durable::detail::find_holder(view.record, t.nonce, t.fence);
-            is_refused = !how.undo && view.record.clock != terms_.clock && held != nullptr &&
-                         held->held_until != 0;
-            if (is_refused) {
+            if (!how.undo && view.record.clock != terms_.clock && held != nullptr &&
+                held->held_until != 0) { // on a clock that this object cannot read
+                view.refused = make_error_code(durable_errc::clock_mismatch);
                 return false;
             }
             const bool is_removed =
@@ -443,9 +466,6 @@ public:
         };
         if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
             return unexpected{error};
-        }
-        if (is_refused) {
-            return unexpected{make_error_code(durable_errc::clock_mismatch)};
         }
         if (was_there) {
             signal().signal();
@@ -459,11 +479,10 @@ public:
     // Returns: clock_mismatch if the record has another clock.
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         std::optional<durable::inspection> seen;
-        bool is_refused = false; // this object cannot judge which leases have expired
         const auto look = [&](record_view& view, bool) {
-            seen.reset();
-            is_refused = view.record.clock != terms_.clock;
-            if (view.exists && !is_refused) {
+            if (view.record.clock != terms_.clock) { // it cannot tell which leases have expired
+                view.refused = make_error_code(durable_errc::clock_mismatch);
+            } else if (view.exists) {
                 seen = durable::inspect(view.record, view.judge);
             }
             return false;
@@ -471,33 +490,27 @@ public:
         if (const std::error_code error = update(main_, intent::nothing, deadline::never(), look)) {
             return unexpected{error};
         }
-        if (is_refused) {
-            return unexpected{make_error_code(durable_errc::clock_mismatch)};
-        }
         return seen;
     }
 
-    // Makes an administrator's change: change(record, note). Returns false if the record is
+    // Makes an administrator's change: change(record, number, note). Returns false if the record is
     // unchanged.
-    template <class Change>
-    result<bool, std::error_code> administer(durable::admin_note note, Change change) {
+    result<bool, std::error_code> administer(bool (*change)(durable::record&, std::int64_t,
+                                                            durable::admin_note),
+                                             std::int64_t number, durable::admin_note note) {
         bool done = false;
-        bool is_refused = false; // the time is one that no record can have
         const auto rule = [&](record_view& view, bool maybe_done) {
-            is_refused = !durable::is_valid(terms_, view.now_ms);
-            if (is_refused) {
+            if (!durable::is_valid(terms_, view.now_ms)) { // a time that no record can have
+                view.refused = make_error_code(durable_errc::invalid_argument);
                 return false;
             }
             note.at = terms_.clock == lock_clock::observed ? durable::unix_ms() : view.now_ms;
-            const bool changed = view.exists && change(view.record, std::as_const(note));
+            const bool changed = view.exists && change(view.record, number, note);
             done = changed || maybe_done;
             return changed;
         };
         if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
             return unexpected{error};
-        }
-        if (is_refused) {
-            return unexpected{make_error_code(durable_errc::invalid_argument)};
         }
         signal().signal();
         return done;
@@ -559,8 +572,7 @@ public:
         return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
     }
 
-    slot& on() const noexcept { return *main_.of; }              // for what needs no turn
-    const std::string& store() const noexcept { return store_; } // slot::store()
+    slot& on() const noexcept { return *main_.of; } // for what needs no turn
     std::string explain() { return main_.own().explain(); }
 
     const durable_options& options() const noexcept { return options_; }
@@ -580,34 +592,30 @@ public:
                                                  : (terms_.lease_ms - margin_ms_) / 3;
     }
 
-    // Wakes the contenders of this process that wait.
+    // What this process has for the lock. The signal wakes its contenders that wait.
     change_signal& signal() { return *main_.own().signal; }
+    const std::shared_ptr<job_queue>& withdrawals() { return main_.own().withdrawals; }
+    const std::shared_ptr<job_queue>& renewals() { return main_.own().renewals; }
 
     // Count the waiters of this process. While there are waiters, a watch of the slot may be open.
-    // The last end_waiting() closes it. Neither function waits for the turn. If another call has
-    // the turn, or if `may_close` is false, end_waiting() leaves the watch open, and the next call
-    // that has the turn closes it. `hears_all` is true if the waiter wants to be notified of every
-    // change.
+    // The last end_waiting() closes it, unless another call has the turn: then the next call that
+    // has the turn closes it. `hears_all`: the waiter wants to be notified of every change.
     void begin_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the turn orders them before the read that opens the watch.
         mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         mine.waiting.fetch_add(1, std::memory_order_relaxed);
     }
-    void end_waiting(bool hears_all, bool may_close) noexcept {
+    void end_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the numbers publish nothing else.
         mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
         const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
-        if (is_last && may_close && mine.turn.try_lock()) {
+        if (is_last && mine.turn.try_lock()) {
             const std::lock_guard turn(mine.turn, std::adopt_lock);
             mine.close_if_idle();
         }
     }
-
-    // The jobs of this lock in the background, in each process.
-    per_process<std::shared_ptr<job_queue>> withdrawals;
-    per_process<std::shared_ptr<job_queue>> renewals;
 
 private:
     // A slot, and the state that each process keeps for it.
@@ -626,19 +634,20 @@ private:
         if (t.process_bound) {
             try_to([&] { // without memory for the table, it has no marks
                 auto& all = of_process<bound_tickets>();
-                decltype(all.marks)::node_type gone; // closed after the lock is released
                 const std::lock_guard held(all.lock);
-                gone = all.marks.extract(t.nonce);
+                all.marks.erase(t.nonce);
             });
         }
     }
 
     // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes
-    // the record, and returns true if the record has to be stored.
+    // the record, and returns true if the record has to be stored. The observer is not told of an
+    // error that the rule sets in record_view::refused.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule) {
         process_part& mine = by.own();
         std::vector<std::int64_t> concerned; // by the change of this try: marks of processes
+        std::error_code refused;
         const auto begin = [&] {
             mine.close_if_idle();
             if (what == intent::watch) {
@@ -654,7 +663,9 @@ private:
             concerned.clear();
             record_view view{mine.here, looked_ms};
             error = read(view, from, mine);
-            if (error || !rule(view, maybe_done)) {
+            const bool changes = !error && rule(view, maybe_done);
+            refused = view.refused;
+            if (!changes || refused) {
                 return std::nullopt;
             }
             if (view.exists) {
@@ -670,7 +681,9 @@ private:
         const auto wake = [&] {
             std::for_each(concerned.begin(), concerned.end(), &wake_socket::wake);
         };
-        return told(update_value(mine, until, options_.retry_time, begin, apply, wake));
+        const std::error_code error =
+            told(update_value(mine, until, options_.retry_time, begin, apply, wake));
+        return error ? error : refused;
     }
 
     // Returns the least token of a grant that is made after the read.
@@ -745,7 +758,6 @@ private:
     mutable durable_observer no_observer_; // does nothing
     std::unique_ptr<access> apart_;        // nullptr: renewals use main_
     access main_;
-    const std::string store_;
     durable::terms terms_;
     const std::int64_t margin_ms_; // durable_options::margin
 };

@@ -20,7 +20,7 @@ struct held_locks {
     explicit held_locks(std::vector<keyed_lock> all) : locks(std::move(all)), order(locks.size()) {
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::sort(order.begin(), order.end(),
-                  [this](std::size_t a, std::size_t b) { return locks[a].key() < locks[b].key(); });
+                  [this](std::size_t a, std::size_t b) { return locks[a].key_ < locks[b].key_; });
     }
     held_locks(const held_locks&) = delete;
     held_locks& operator=(const held_locks&) = delete;
@@ -36,9 +36,9 @@ struct held_locks {
 
     bool has_valid_keys() const {
         const auto same_key = [this](std::size_t a, std::size_t b) {
-            return locks[a].key() == locks[b].key();
+            return locks[a].key_ == locks[b].key_;
         };
-        return !locks.empty() && !locks[order.front()].key().empty() &&
+        return !locks.empty() && !locks[order.front()].key_.empty() &&
                std::adjacent_find(order.begin(), order.end(), same_key) == order.end();
     }
     bool is_held() const noexcept {
@@ -136,11 +136,6 @@ BIDE_DURABLE_INLINE std::stop_token durable_guards::lost() const noexcept {
     return held_->lost.get_token();
 }
 BIDE_DURABLE_INLINE bool durable_guards::is_held() const noexcept { return held_->is_held(); }
-BIDE_DURABLE_INLINE void durable_guards::check() const {
-    if (!is_held()) {
-        detail::throw_error(make_error_code(durable_errc::lock_lost));
-    }
-}
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guards::release() {
     return sync_wait(async_release());
 }
@@ -151,12 +146,6 @@ BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guards::async_re
 BIDE_DURABLE_INLINE result<durable_guards, std::error_code>
 acquire_all(std::vector<keyed_lock> locks, acquire_request request) {
     return sync_wait(detail::held_locks::acquire(std::move(locks), std::move(request)));
-}
-BIDE_DURABLE_INLINE result<durable_guards, std::error_code>
-try_acquire_all(std::vector<keyed_lock> locks) {
-    acquire_request now;
-    now.timeout = std::chrono::nanoseconds(0);
-    return acquire_all(std::move(locks), std::move(now));
 }
 BIDE_DURABLE_INLINE task<result<durable_guards, std::error_code>>
 async_acquire_all(std::vector<keyed_lock> locks, acquire_request request) {

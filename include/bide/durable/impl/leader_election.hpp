@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 #define BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 
-// The campaigns, terms and runs of a candidate are coroutines. The blocking functions run them.
+// Runs and waits are coroutines. The blocking functions run them.
 
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/leader_election.hpp>
@@ -10,30 +10,33 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// ---- campaigns and terms
-
 // The state of a candidate in one process. The lock is not held during calls to user code or the
 // store.
 struct candidate {
-    mutex lock;
-    // Under the lock:
-    bool is_busy = false;                    // a campaign or a run is under way
-    bool runs = false;                       // it is a run
-    std::stop_source ends{std::nostopstate}; // of the campaign, and of the term that it wins
-    std::unique_ptr<linked_guard> term;      // its loss stops `ends`; nullptr: it does not lead
-
     // Requires: the lock is held.
-    bool leads() const noexcept { return term != nullptr && term->guard.is_held(); }
-
+    bool leads() const noexcept { return term != nullptr && term->is_held(); }
     std::int64_t token() {
         const std::lock_guard held(lock);
-        return leads() ? term->guard.fence() : 0;
+        return leads() ? term->fence() : 0;
     }
-    // Takes the term out.
-    std::unique_ptr<linked_guard> take() {
+    bool set_runs(bool now) { // returns false if that was so before
         const std::lock_guard held(lock);
-        return std::exchange(term, nullptr);
+        return std::exchange(runs, now) != now;
     }
+    void set_ends(const std::stop_source& now) {
+        const std::lock_guard held(lock);
+        ends = now;
+    }
+    void set_term(const durable_guard* now) {
+        const std::lock_guard held(lock);
+        term = now;
+    }
+
+    mutex lock;
+    // Under the lock:
+    bool runs = false;
+    std::stop_source ends{std::nostopstate}; // of the campaign, and of the term that it wins
+    const durable_guard* term = nullptr;     // nullptr: it does not lead
 };
 
 struct election {
@@ -55,110 +58,6 @@ struct election {
 using election_ptr = std::shared_ptr<election>;
 using election_answer = result<void, std::error_code>;
 
-// Makes the candidate busy with a campaign or a run, until the result is destroyed. Returns nullptr
-// if the candidate is busy already, or if it wants to begin a run and leads already. If an
-// exception ends a run, the result also releases the term of that run.
-inline auto busy_scope(election_ptr of, bool runs) {
-    auto end = [of, runs](candidate*) {
-        candidate& me = of->own(); // of this process: a child of fork() may end the parent's scope
-        const std::unique_ptr<linked_guard> term = runs ? me.take() : nullptr;
-        const std::lock_guard held(me.lock);
-        me.is_busy = me.runs = false;
-    };
-    candidate& me = of->own();
-    const std::lock_guard held(me.lock);
-    const bool begins = !me.is_busy && !(runs && me.leads());
-    if (begins) {
-        me.is_busy = true;
-        me.runs = runs;
-    }
-    return std::unique_ptr<candidate, decltype(end)>(begins ? &me : nullptr, end);
-}
-
-inline task<election_answer> release_term(election_ptr it, std::unique_ptr<linked_guard> term) {
-    auto releasing = term->guard.async_release();
-    auto released = co_await std::move(releasing);
-    it->tell();
-    co_return released;
-}
-
-// Campaigns until the candidate leads. Returns the token of the term. A stop of `ends` ends the
-// campaign. Once the candidate leads, a stop of `ends` ends the term.
-inline task<result<std::int64_t, std::error_code>> elect(election_ptr it, acquire_request request,
-                                                         std::stop_source ends) {
-    {
-        candidate& me = it->own();
-        const std::unique_ptr<linked_guard> lost = me.take(); // its destructor calls no store
-        const std::lock_guard held(me.lock);
-        me.ends = ends;
-    }
-    request.weight = 1;
-    request.stop = ends.get_token();
-    auto waiting = acquire_task(it->engine, std::move(request));
-    auto won = co_await std::move(waiting);
-    if (!won) {
-        co_return unexpected{won.error()};
-    }
-    const std::int64_t token = won->fence();
-    auto term = std::make_unique<linked_guard>(std::move(*won), ends);
-    {
-        candidate& me = it->own();
-        const std::lock_guard held(me.lock);
-        if (!ends.stop_requested() || !term->guard.is_held()) {
-            me.term = std::move(term);
-        }
-    }
-    if (term != nullptr) { // the campaign was stopped meanwhile: there is no term
-        auto releasing = release_term(std::move(it), std::move(term));
-        static_cast<void>(co_await std::move(releasing));
-        co_return unexpected{make_error_code(errc::stopped)};
-    }
-    it->tell();
-    co_return token;
-}
-
-inline task<election_answer> campaign_of(election_ptr it, acquire_request request) {
-    const auto mine = busy_scope(it, false);
-    if (mine == nullptr) {
-        co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
-    }
-    if (it->own().token() != 0) {
-        co_return election_answer();
-    }
-    const std::stop_source ends;
-    const linked_stop on_stop(request.stop, stops_other{ends});
-    auto electing = elect(it, std::move(request), ends);
-    const auto won = co_await std::move(electing);
-    co_return won ? election_answer() : unexpected{won.error()};
-}
-
-// Ends the campaign or the term.
-inline task<election_answer> resign_from(election_ptr it) {
-    std::stop_source ends{std::nostopstate};
-    std::unique_ptr<linked_guard> term;
-    {
-        candidate& me = it->own();
-        const std::lock_guard held(me.lock);
-        ends = me.ends;
-        if (!me.runs) { // the run releases its term itself
-            term = std::exchange(me.term, nullptr);
-        }
-    }
-    ends.request_stop();
-    if (term == nullptr) { // a campaign may have won before it was stopped
-        candidate& me = it->own();
-        const std::lock_guard held(me.lock);
-        if (!me.runs && me.ends == ends) {
-            term = std::exchange(me.term, nullptr);
-        }
-    }
-    if (term == nullptr) {
-        co_return election_answer();
-    }
-    auto releasing = release_term(std::move(it), std::move(term));
-    co_return co_await std::move(releasing);
-}
-
 // ---- observers
 
 using leader_answer = result<std::optional<leader_info>, std::error_code>;
@@ -174,7 +73,7 @@ inline leader_answer read_leader(election& it) {
         candidate& me = it.own();
         const std::lock_guard held(me.lock);
         now = leader_info{h.holder_id, h.fence, h.from.host, h.from.pid,
-                          me.leads() && me.term->guard.fence() == h.fence};
+                          me.leads() && me.term->fence() == h.fence};
     }
     return now;
 }
@@ -214,15 +113,30 @@ inline task<leader_answer> wait_for_leader(election_ptr it, leader_wait what) {
 
 // ---- runs
 
+// A term of the candidate, from its election to the destruction of this object. In a child of
+// fork(), the destructor changes the child's candidate, which has no term.
+struct term_of_run {
+    term_of_run(election& its, durable_guard won, const std::stop_source& ends)
+        : of(its), held(std::move(won), ends) {
+        of.own().set_term(&held.guard);
+    }
+    ~term_of_run() { of.own().set_term(nullptr); }
+
+    election& of;
+    linked_guard held; // its loss stops `ends`
+};
+
 inline task<election_answer>
 run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std::stop_token stop) {
     if (!on_elected) {
         co_return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    const auto mine = busy_scope(it, true);
-    if (mine == nullptr) {
+    candidate& me = it->own();
+    if (!me.set_runs(true)) {
         co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
     }
+    const auto end = [](election* of) { of->own().set_runs(false); };
+    const std::unique_ptr<election, decltype(end)> at_the_end(it.get(), end);
     const std::stop_token cancelled = this_task::get_stop_token();
     while (!stop.stop_requested()) {
         if (cancelled.stop_requested()) { // the campaign would succeed if it need not wait
@@ -231,17 +145,25 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
         const std::stop_source ends;
         const linked_stop on_stop(stop, stops_other{ends});
         const linked_stop on_cancel(cancelled, stops_other{ends});
-        auto electing = elect(it, {}, ends);
-        const auto won = co_await std::move(electing);
+        me.set_ends(ends);
+        acquire_request request;
+        request.stop = ends.get_token();
+        auto electing = acquire_task(it->engine, std::move(request));
+        auto won = co_await std::move(electing);
         if (won) {
-            auto work = on_elected({*won, ends.get_token()});
-            co_await std::move(work);
-            std::unique_ptr<linked_guard> term = it->own().take();
-            if (term == nullptr) { // a child of fork() has returned from on_elected
+            term_of_run term(*it, std::move(*won), ends);
+            it->tell();
+            if (!ends.stop_requested()) {
+                auto work = on_elected({term.held.guard.fence(), ends.get_token()});
+                co_await std::move(work);
+            }
+            if (&it->own() != &me) { // a child of fork() has returned from on_elected
                 co_return unexpected{make_error_code(errc::stopped)};
             }
-            auto releasing = release_term(it, std::move(term));
+            me.set_term(nullptr);
+            auto releasing = term.held.guard.async_release();
             static_cast<void>(co_await std::move(releasing));
+            it->tell();
             continue;
         }
         const std::error_code error = won.error();
@@ -264,34 +186,16 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
 BIDE_DURABLE_INLINE leader_election::leader_election(slot_ref slot, durable_options options)
     : it_(std::make_shared<detail::election>(std::move(slot), std::move(options))) {}
 
-BIDE_DURABLE_INLINE result<void, std::error_code>
-leader_election::campaign(acquire_request request) {
-    return sync_wait(detail::campaign_of(it_, std::move(request)));
-}
-BIDE_DURABLE_INLINE task<result<void, std::error_code>>
-leader_election::async_campaign(acquire_request request) {
-    return detail::campaign_of(it_, std::move(request));
-}
-
-BIDE_DURABLE_INLINE result<void, std::error_code> leader_election::resign() {
-    return sync_wait(detail::resign_from(it_));
-}
-BIDE_DURABLE_INLINE task<result<void, std::error_code>> leader_election::async_resign() {
-    return detail::resign_from(it_);
+BIDE_DURABLE_INLINE void leader_election::resign() {
+    detail::candidate& me = it_->own();
+    std::unique_lock held(me.lock);
+    std::stop_source ends = me.ends;
+    held.unlock();
+    ends.request_stop();
 }
 
 BIDE_DURABLE_INLINE bool leader_election::is_leader() const { return token() != 0; }
 BIDE_DURABLE_INLINE std::int64_t leader_election::token() const { return it_->own().token(); }
-BIDE_DURABLE_INLINE std::stop_token leader_election::lost() const {
-    detail::candidate& me = it_->own();
-    const std::lock_guard held(me.lock);
-    if (me.leads()) {
-        return me.ends.get_token();
-    }
-    std::stop_source none;
-    none.request_stop();
-    return none.get_token();
-}
 
 BIDE_DURABLE_INLINE result<std::optional<leader_info>, std::error_code>
 leader_election::leader() const {

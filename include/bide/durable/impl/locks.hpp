@@ -2,13 +2,93 @@
 #ifndef BIDE_DURABLE_IMPL_LOCKS_HPP
 #define BIDE_DURABLE_IMPL_LOCKS_HPP
 
-// The definitions of locks.hpp and guard.hpp. Those headers do not include task/task.hpp, which a
+// The definitions of locks.hpp and options.hpp. Those headers do not include task/task.hpp, which a
 // program without coroutines does not need.
 
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/locks.hpp>
 
+#include <random>
+
+#if defined(__linux__)
+#include <sys/random.h>
+#endif
+
 namespace bide { inline namespace BIDE_ABI {
+
+// ---- tickets as JSON, and their nonces
+
+namespace durable::detail {
+
+template <class F> void fields(is_a<durable_ticket> auto& t, F& f) {
+    std::int64_t version = record_format;
+    f("v", version, number(record_format, record_format));
+    f("holderId", t.holder_id);
+    f("nonce", t.nonce);
+    f("weight", t.weight, number(1, largest_permits));
+    f("fence", t.fence, maybe(number(0), true));
+    f("bound", t.process_bound, maybe({}, true));
+}
+
+} // namespace durable::detail
+
+BIDE_DURABLE_INLINE std::string durable_ticket::to_string() const {
+    return durable::detail::write_text(*this);
+}
+
+BIDE_DURABLE_INLINE result<durable_ticket, std::error_code>
+durable_ticket::parse(std::string_view text) {
+    return durable::detail::read_text<durable_ticket>(text, durable_errc::invalid_argument);
+}
+
+namespace detail {
+
+// Avoids std::random_device where possible. With libstdc++, each use of it asks the processor which
+// instructions it has, which takes tens of microseconds on a virtual machine.
+BIDE_DURABLE_INLINE std::string fresh_nonce() {
+    std::uint32_t words[4];
+    bool is_filled = false;
+#if defined(__linux__)
+    is_filled = ::getrandom(words, sizeof words, 0) == static_cast<ssize_t>(sizeof words);
+#endif
+    if (!is_filled) {
+        std::random_device entropy;
+        std::generate(words, words + 4, std::ref(entropy));
+    }
+    std::string nonce;
+    nonce.reserve(32);
+    for (std::uint32_t bits : words) {
+        for (int digit = 0; digit < 8; ++digit, bits >>= 4) {
+            nonce.push_back("0123456789abcdef"[bits & 15]);
+        }
+    }
+    return nonce;
+}
+
+BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
+    std::size_t length = 0;
+    while ((length = utf8_length(text)) != 0) {
+        text.remove_prefix(length);
+    }
+    return text.empty();
+}
+
+BIDE_DURABLE_INLINE std::string printable_line(std::string_view text) {
+    std::string line;
+    while (!text.empty()) {
+        const std::size_t length = utf8_length(text);
+        const auto first = static_cast<unsigned char>(text[0]);
+        // U+0080 to U+009F are control characters, too: some terminals obey them.
+        const bool is_control =
+            first < ' ' || first == 0x7f ||
+            (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
+        line += length == 0 || is_control ? "?" : text.substr(0, length);
+        text.remove_prefix(std::max<std::size_t>(length, 1));
+    }
+    return line;
+}
+
+} // namespace detail
 
 // ---- locks
 
@@ -55,11 +135,13 @@ durable_semaphore::try_acquire(durable_ticket& t) {
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_semaphore::renew(const durable_ticket& t) {
     const auto renewed = engine_->renew(t);
-    if (renewed ? renewed->has_value() : may_pass(renewed.error())) {
+    if (renewed || may_pass(renewed.error())) {
         engine_->keep_mark(t);
     }
-    return renewed ? result<bool, std::error_code>(renewed->has_value())
-                   : unexpected{renewed.error()};
+    if (!renewed && renewed.error() == durable_errc::lock_lost) {
+        return false;
+    }
+    return renewed.transform([](std::int64_t) { return true; });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
@@ -88,14 +170,6 @@ durable_shared_mutex::async_acquire_shared(acquire_request request) const {
 
 // ---- guards
 
-namespace detail {
-
-inline result<void, std::error_code> without_value(const result<bool, std::error_code>& done) {
-    return done ? result<void, std::error_code>() : unexpected{done.error()};
-}
-
-} // namespace detail
-
 BIDE_DURABLE_INLINE durable_guard::~durable_guard() {
     if (grant_ == nullptr) {
         return;
@@ -115,16 +189,8 @@ BIDE_DURABLE_INLINE const durable_ticket& durable_guard::ticket() const noexcept
     return grant_->ticket;
 }
 BIDE_DURABLE_INLINE std::stop_token durable_guard::lost() const noexcept { return grant_->lost(); }
-BIDE_DURABLE_INLINE std::stop_token durable_guard::at_risk() const noexcept {
-    return grant_->at_risk();
-}
 BIDE_DURABLE_INLINE durable_loss durable_guard::loss() const noexcept { return grant_->loss(); }
 BIDE_DURABLE_INLINE bool durable_guard::is_held() const noexcept { return grant_->is_held(); }
-BIDE_DURABLE_INLINE void durable_guard::check() const {
-    if (!is_held()) {
-        detail::throw_error(make_error_code(durable_errc::lock_lost));
-    }
-}
 BIDE_DURABLE_INLINE std::chrono::milliseconds durable_guard::remaining() const noexcept {
     return grant_->remaining();
 }
@@ -140,15 +206,7 @@ BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_ren
 
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::release() {
     const auto ended = std::exchange(grant_, nullptr);
-    return detail::without_value(detail::call_for(ended, detail::giving_back(ended)));
-}
-BIDE_DURABLE_INLINE result<void, std::error_code>
-durable_guard::release_for(std::chrono::nanoseconds limit) {
-    const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
-    detail::call_limits limits = ended->retry_time();
-    limits.until = deadline::after(limit);
-    return detail::without_value(detail::call_store<result<bool, std::error_code>>(
-        detail::giving_back(ended), limits, detail::call_kind::has_to_run));
+    return detail::call_for(ended, detail::giving_back(ended)).transform([](bool) {});
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_release() {
     return release_task(std::move(*this));
@@ -159,7 +217,7 @@ durable_guard::release_task(durable_guard mine) {
     auto releasing = detail::async_call_store<result<bool, std::error_code>>(
         detail::giving_back(ended), ended->retry_time(), detail::call_kind::has_to_run);
     const auto released = co_await std::move(releasing);
-    co_return detail::without_value(released);
+    co_return released.transform([](bool) {});
 }
 
 BIDE_DURABLE_INLINE int durable_guard::descriptor() const noexcept { return grant_->descriptor(); }
@@ -186,48 +244,40 @@ result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, co
     if (!why.empty()) {
         change.append(": ").append(why);
     }
-    auto answer = call_store<result<bool, std::error_code>>(
-        [engine, what, note = durable::admin_note{0, by, change, {}}] {
-            return what(*engine, note);
-        },
-        engine->retry_time());
-    if (!answer && answer.error() == errc::timeout) {
-        return unexpected{make_error_code(durable_errc::indeterminate)};
-    }
-    return answer;
+    const auto call = [engine, what, note = durable::admin_note{0, by, change, {}}] {
+        return what(*engine, note);
+    };
+    return call_store<result<bool, std::error_code>>(call, engine->retry_time())
+        .transform_error([](const std::error_code& error) {
+            return error == errc::timeout ? make_error_code(durable_errc::indeterminate) : error;
+        });
 }
 
 } // namespace detail
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_admin::force_release(std::int64_t fence, std::string_view why) {
-    return detail::administer(
-        engine_, by_, "force_release " + std::to_string(fence), why,
-        [fence](detail::lock_engine& on, const durable::admin_note& note) {
-            return on.administer(note, [fence](durable::record& r, const durable::admin_note& at) {
-                return durable::force_release(r, fence, at);
-            });
-        });
+    return detail::administer(engine_, by_, "force_release " + std::to_string(fence), why,
+                              [fence](detail::lock_engine& on, const durable::admin_note& note) {
+                                  return on.administer(&durable::force_release, fence, note);
+                              });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,
                                                                         std::string_view why) {
     return detail::administer(engine_, by_, "resize " + std::to_string(permits), why,
                               [permits](detail::lock_engine& on, const durable::admin_note& note) {
-                                  return on.administer(
-                                      note,
-                                      [permits](durable::record& r, const durable::admin_note& at) {
-                                          return durable::resize(r, permits, at);
-                                      });
+                                  return on.administer(&durable::resize, permits, note);
                               });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int64_t min_fence,
                                                                         std::string_view why) {
-    return detail::administer(engine_, by_, "repair", why,
-                              [min_fence](detail::lock_engine& on, durable::admin_note note) {
-                                  return on.repair(min_fence, std::move(note));
-                              });
+    return detail::administer(
+        engine_, by_, "repair", why,
+        [min_fence](detail::lock_engine& on, const durable::admin_note& note) {
+            return on.repair(min_fence, note);
+        });
 }
 
 }} // namespace bide::BIDE_ABI

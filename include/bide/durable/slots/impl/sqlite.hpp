@@ -14,10 +14,10 @@
 // with a persistent journal in the other mode. If another program changes the mode of the database
 // later, the slot follows.
 
+#include <bide/durable/options.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
-#include <bide/durable/ticket.hpp>
 
 #include <mutex>
 #include <vector>
