@@ -366,12 +366,12 @@ public:
                 s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); },
                 limit);
         } else {
-            place_for_one near;
+            place_for_one place;
             const wait_status got = block(
-                s, side::receiving, near.to,
-                [&]() noexcept { return s.recv(detail::into(near.item)); }, limit);
-            if (near.item) {
-                out.emplace(std::move(*near.item));
+                s, side::receiving, place.to,
+                [&]() noexcept { return s.recv(detail::into(place.item)); }, limit);
+            if (place.item) {
+                out.emplace(std::move(*place.item));
             }
             return got;
         }
