@@ -24,9 +24,9 @@
 /// Requires: while the coroutine waits, its owner neither resumes it nor reads its state.
 ///
 /// Destroys: a coroutine that waits may be destroyed. This cancels the wait, and a grant goes back
-/// to the primitive. The same holds for each async operation of the library, and for a coroutine or
-/// task whose child waits. Requires: no other thread is about to resume the coroutine. The threads
-/// that may be about to resume it are:
+/// to the primitive. This rule applies to each async operation of the library, and also to a
+/// coroutine or task whose child waits. Requires: no other thread is about to resume the coroutine.
+/// The threads that may be about to resume it are:
 ///
 /// - A thread whose release, notification or close has granted the wait, until that call has
 ///   returned. That thread itself may destroy the coroutine inside of the call.
@@ -71,9 +71,10 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // Holds the node of a coroutine's wait, and resumes the coroutine after the wait.
 //
 // A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
-// and these data share their memory. If the budget is spent, yield() lets other tasks run before
-// the wait begins: it queues a runnable of the coroutine behind the jobs that are queued already.
-// This is the runnable of the task, or, if the coroutine stands alone, a member of this object.
+// and these data share their memory. If the budget of operations is spent (core/wake_scope.hpp),
+// yield() lets other tasks run before the wait begins: it queues a runnable of the coroutine behind
+// the jobs that are queued already. This is the runnable of the task. If the coroutine stands
+// alone, it is a member of this object.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 
@@ -182,8 +183,8 @@ public:
 
     // Queues the coroutine behind the runnables that are queued already, without beginning a wait.
     // Returns true if it is queued; this call was then the last access to *this. Returns false if
-    // there is no executor and no open wake_scope to queue it on; the coroutine then continues at
-    // once.
+    // there is neither an executor nor an open wake_scope to queue it on. The coroutine then
+    // continues at once.
     bool yield() noexcept { return post_last(resumption(), &basic_worker_host<Platform>::yield); }
 
     // Called when the budget is spent. Works like yield(), but `then` runs in place of the
@@ -308,7 +309,7 @@ template <class Platform> struct wait_limits<Platform, 0> {
 };
 struct no_limits {};
 
-// Moves the limits of a wait with `Stops` stop tokens to one with at least as many.
+// Moves the limits of a wait, a deadline and `Stops` stop tokens, to a wait that has room for them.
 template <int Stops, class From, class To> void move_limits(From& from, To& to) noexcept {
     if constexpr (!std::is_same_v<From, no_limits>) {
         to.until = from.until;
@@ -399,10 +400,11 @@ concept lost_unnamed =
 
 } // namespace detail
 
-/// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes, and no user code runs. Use it if the removal of a waiter
-/// may release other waiters: the outcome of the removed waiter must be published before any waker
-/// runs. stop_gathering() ends the deferral early.
+/// Collects the wakers of this thread's releases, and runs them when this object is destroyed.
+/// Until then a release only marks its waits as decided, and no user code runs. Use this object if
+/// the removal of a waiter may release other waiters: it delays their wakers until the outcome of
+/// the removed waiter is published. After stop_gathering(), later releases run their wakers at
+/// once.
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
@@ -463,8 +465,8 @@ public:
 
     /// Ends the wait with errc::stopped when a stop is requested. An operation takes up to two
     /// tokens.
-    /// Throws: std::system_error if the service threads of bide cannot be started. Waits of threads
-    /// that belong to no scheduler need these threads.
+    /// Throws: std::system_error if the service threads of bide cannot be started. A wait needs
+    /// them if it begins on a thread that belongs to no scheduler.
     same<R, 1> with_stop(typename Platform::stop_token token) && {
         static_assert(Stops < 2, "a wait takes two stop tokens at most");
         detail::prepare_timers<Platform>();
@@ -840,7 +842,7 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // Ends the wait because of a stop, a time-out or a cancelled task. If this releases other
+    // Ends the wait because of a stop, a time-out or a cancelled task. If its end releases other
     // coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);

@@ -6,10 +6,10 @@
 /// Represents the end of a wait in absolute nanoseconds.
 ///
 /// Conversions saturate: a duration that no clock can hold becomes never(), a negative duration
-/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward. A
-/// wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the clock
-/// again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never ends
-/// before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
+/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward, so
+/// a wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the
+/// clock again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never
+/// ends before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
 #include <bide/core/platform.hpp>
 
@@ -18,12 +18,12 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides, and
-// that overflows for a period such as 1/60 of a second. For a period of 1e18 seconds, the factor
-// does not fit into any type of std::chrono.
+// Converts durations of any type to nanoseconds. std::chrono multiplies before it divides. For a
+// period such as 1/60 of a second, its product overflows. For a period of 1e18 seconds, the factor
+// itself does not fit into a std::ratio.
 
-// `count` periods P are count * num * ns / den nanoseconds, where num * ns / den is a reduced
-// fraction.
+// The factors of a conversion: a count of periods P is count * `num` * `ns` / `den` nanoseconds.
+// `ns` is a number like the other two, not a unit. The fraction is reduced.
 template <class P> struct ns_factors {
     using reduced = std::ratio<1'000'000'000, P::den>;
     static constexpr std::uint64_t num = static_cast<std::uint64_t>(P::num);
@@ -155,8 +155,8 @@ public:
     /// Returns whether it is poll().
     constexpr bool is_poll() const noexcept { return ns_ == poll_ns; }
 
-    /// The longest time that a wait sleeps before it reads its clock again, if the clock can be
-    /// adjusted: 1 s.
+    /// The longest sleep of a wait whose clock can be adjusted: 1 s. After such a sleep, the wait
+    /// reads its clock again.
     static constexpr std::int64_t recheck_ns = 1'000'000'000;
 
     /// Returns the steady time at which the deadline passes if its own clock is not adjusted.
@@ -178,7 +178,7 @@ public:
     std::int64_t next_check_ns() const noexcept { return next_check_ns(steady_ns()); }
 
     /// Called after a sleep until next_check_ns(). Returns true if the deadline has not passed yet
-    /// on its own clock. Always returns false if that is the steady clock.
+    /// on its own clock. On the steady clock, always returns false.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     /// Converts a duration to nanoseconds. Rounds up, so that no wait is too short. Saturates at

@@ -23,14 +23,14 @@
 /// - The thread or task that locks a mutex counts as its holder until the mutex is unlocked. If the
 ///   lock is given to another thread or task, call forget_holder() to prevent a wrong report.
 /// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, the
-///   holder of a lock that a select has taken or of a key of a keyed_mutex, and the caller that
-///   initialises a once_flag. A cycle through such a holder is not found.
-/// - A cycle through a semaphore, a channel or a join is not found either. The same holds for a
-///   cycle through a reader that waits behind a writer while other readers hold the lock. Waits by
-///   callbacks are not noted.
+///   holder of a lock that a select has taken, the holder of a key of a keyed_mutex, and the caller
+///   that initialises a once_flag. A cycle through such a holder is not found.
+/// - A cycle through a semaphore, a channel or a join is not found either. Nor is a cycle through a
+///   reader that waits behind a writer while other readers hold the lock. Waits by callbacks are
+///   not noted.
 /// - A static primitive with a name is initialised at run time, so that the name is kept. It cannot
 ///   be constinit. A static primitive without a name may be initialised at compile time. Then a
-///   dump shows its address and the kind of its queue only.
+///   dump shows only the address of the primitive and the kind of its queue.
 /// - If a coroutine is destroyed while a release on another thread resumes it, the program
 ///   terminates with a message (core/async_op.hpp).
 
@@ -68,9 +68,10 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 // No report is wrong. If a note says that A holds a lock, A does hold it. Consider a cycle of
 // notes, in which each member waits for a lock that the next member holds. The note of a wait may
-// outlast the wait. But a wait for a lock is granted only after the lock's holder is no longer
-// noted. So no wait of the cycle has been granted, and no member can release the lock that the
-// previous member waits for. The cycle is found when its last wait is noted.
+// stay for some time after the wait has ended. But a wait for a lock is granted only after the note
+// of the lock's holder was removed. So no wait of the cycle has been granted, and no member can
+// release the lock that the previous member waits for. The cycle is found when its last wait is
+// noted.
 //
 // If readers hold a lock, another reader waits for the lock only because a writer waits in front of
 // it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
@@ -78,12 +79,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
 // time-out ends that step. So from its beginning on, the wait is noted as a wait for that lock,
 // even if it has a time-out. While the wait begins, the waiter still holds that lock itself; this
-// is no step of a cycle.
+// does not count as a cycle.
 //
 // The head of this file lists the holders that are not known and therefore not noted.
 
 // Identifies a thread or a task. A thread has an odd number, which is never used for another
-// thread. A task has its address, and its notes are removed when the task ends.
+// thread. A task is identified by its address, and its notes are removed when it ends.
 class BIDE_SHARED actor {
 public:
     actor() noexcept = default; // a coroutine that is part of no task
@@ -616,8 +617,8 @@ inline deadlock_handler set_deadlock_handler([[maybe_unused]] deadlock_handler t
     return nullptr;
 }
 
-/// Tells the check that the caller gives the lock of a mutex to another thread or task. Until the
-/// mutex is locked again, its holder is not known.
+/// Tells the check that the caller gives the lock of a mutex to another thread or task. The holder
+/// is then not known until the mutex is locked again.
 template <class Mutex> void forget_holder([[maybe_unused]] const Mutex& held) noexcept {
     BIDE_CHECKED(detail::wait_notes::all().unlocked(&held, detail::wait_notes::mode::exclusive);)
 }

@@ -25,9 +25,9 @@ public:
 
     /// Makes a waker: wake() calls `call(context)`. A releaser calls wake() at most once for each
     /// wait, while it holds no lock of the library. The releaser waits until `call` returns, so
-    /// `call` should only make the waiter runnable. A stop or a time-out that ends the wait is a
-    /// releaser, too. Outside a scheduler, one thread fires the time-outs of the whole process
-    /// (core/timer.hpp).
+    /// `call` should only make the waiter runnable. A thread that ends the wait because of a stop
+    /// or a time-out is a releaser, too. Outside a scheduler, one thread fires the time-outs of the
+    /// whole process (core/timer.hpp).
     ///
     /// If `call` releases other waiters, their outcomes are decided at once. Their wakers run after
     /// `call` has returned, in the order in which the waiters were released. So the stack does not

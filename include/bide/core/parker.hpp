@@ -113,8 +113,8 @@ using parker = basic_parker<native_platform>;
 // The pair [event_count.epoch]: the waiter writes `sleepers_` and reads the epoch; the notifier
 // writes the epoch and reads `sleepers_`. All four operations are seq_cst.
 //
-// If the notifier reads zero sleepers, its increment of the epoch precedes the waiter's
-// announcement in the single total order of the seq_cst operations. So it also precedes the
+// If the notifier reads zero sleepers, its increment of the epoch precedes the waiter's increment
+// of `sleepers_` in the single total order of the seq_cst operations. So it also precedes the
 // waiter's read of the epoch. That read sees this increment or a later one, and acquires what the
 // notifier published. The waiter's second check then finds the condition true.
 //
@@ -170,7 +170,7 @@ public:
     /// Wakes one waiter. The caller has made the condition true before this call.
     /// Memory order: the caller makes the condition true by a release operation at least.
     void notify_one() noexcept { notify(1); }
-    /// Wakes all waiters. The caller has the same duties as for notify_one().
+    /// Wakes all waiters. The requirements are those of notify_one().
     void notify_all() noexcept { notify(0x7fffffff); }
 
 private:

@@ -36,8 +36,8 @@ struct transfer_loop {
         last = &n;
     }
 
-    // Resumes `to`, and then each handle that is pushed meanwhile. Before it resumes the handle of
-    // a node, it sets the node's `next` to nullptr; this is its last access to the node.
+    // Resumes `to`, and then each handle that is pushed meanwhile. Sets the `next` of a node to
+    // nullptr before it resumes the node's handle. This is the last access to the node.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
         transfer_loop* const outer = std::exchange(current<Platform>(), this);
         while (to) {
@@ -90,8 +90,8 @@ std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_no
 }
 
 /// Returns the executor of a coroutine's promise. promise.get_scheduler() returns a reference to an
-/// executor, a pointer to one, or an executor_ref. If that pointer is nullptr, or if the promise
-/// has no such member, the result refers to no executor.
+/// executor, a pointer to one, or an executor_ref. If get_scheduler() returns nullptr, or if the
+/// promise has no such member, the result refers to no executor.
 template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
     if constexpr (requires { promise.get_scheduler(); }) {
         using named = decltype(promise.get_scheduler());
@@ -118,9 +118,9 @@ namespace detail {
 // when its wait ends. An executor that derives from executor_users counts its users. If it is
 // destroyed while it has a user, it terminates the program.
 //
-// A user is not counted while the executor runs it, nor when it will never be posted again. An
-// executor runs everything that was posted to it before it is destroyed. So a user that is counted
-// at that time would later be posted to a destroyed executor.
+// A user is not counted while the executor runs it, nor when it will never be posted again. Before
+// an executor is destroyed, it runs everything that was posted to it. So a user that is still
+// counted at the destruction would later be posted to a destroyed executor.
 
 class executor_users {
 protected:

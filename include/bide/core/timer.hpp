@@ -481,9 +481,9 @@ private:
     void end_firing(call& mine) noexcept {
         mine.firing = nullptr;
         if (cancelling_ != 0) {
-            // Order: relaxed; written under the lock. A canceller sleeps only if the count is still
-            // the one that it has read. If it has read the old count, it does not fall asleep any
-            // more, or it is woken below. A canceller that reads the new count no longer waits for
+            // Order: relaxed; written under the lock. A canceller sleeps only while the count is
+            // still the one that it has read. If it has read the old count, it no longer falls
+            // asleep, or is woken below. A canceller that reads the new count no longer waits for
             // this firing.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
@@ -502,9 +502,9 @@ private:
             before->next = mine.next;
         }
     }
-    // Sets next_ns() to the time of the earliest node, if that is later than its present value. (If
-    // it is earlier, nothing changes: a sleeper may sleep until the present value, and this
-    // function wakes no sleeper.) The caller holds the lock.
+    // Sets next_ns() to the time of the earliest node, but only to a later time than before: a
+    // sleeper may sleep until the old time, and this function wakes no sleeper. The caller holds
+    // the lock.
     void raise_next() noexcept {
         const std::int64_t next = wheel_.next_ns();
         // Order: both relaxed; written under the lock. A sleeper that misses the later time only
@@ -553,8 +553,8 @@ namespace detail {
 // including those that are being woken or started. While a runnable is queued, no resumer is idle:
 // a resumer becomes idle only if the queue is empty, and a post takes a resumer out of the idle
 // list. So a queued runnable has an active resumer. Then one of three things happens: that resumer
-// takes the runnable, the resumer blocks, or the runnable becomes late. If a step leaves the
-// runnable without an active resumer, that step calls `attention`. The timer thread answers that
+// takes the runnable, the resumer blocks, or the runnable becomes late. If a function leaves the
+// runnable without an active resumer, it calls the waker `attention`. The timer thread answers that
 // call with start_needed(). Only start_needed() starts resumers after the first. If no resumer can
 // be started, start_needed() asks to be called again after `late_ns`.
 

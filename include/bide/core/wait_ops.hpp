@@ -17,8 +17,8 @@
 ///     // Queues the waiter and returns waiting. If the wait is complete, settles the waiter
 ///     // instead, that is, stores its outcome, and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
-///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
-///     // must be in no queue afterwards, or be granted.
+///     // Cancels the wait. Returns true if this call decided it. If `why` has the value
+///     // wait_status::destroyed, the waiter must afterwards be granted or be in no queue.
 ///     bool cancel(basic_waiter<Platform>&, wait_status why) const noexcept;
 ///     // Makes the result of the wait. Throws only if the primitive says so.
 ///     result<basic_permit<Platform>> collect(wait_status what) const;
@@ -36,8 +36,8 @@
 ///     // again() a few times. Each again() tries the operation, because another thread may be
 ///     // about to complete it. Returns when again() has returned true.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // Returns the runnable that completes the wait, if it has not run yet. If it is the next
-///     // one of the worker, it runs inside of the coroutine's job, before the waiter is queued.
+///     // Returns the runnable that completes the wait, if it has not run yet. If the runnable is
+///     // the next of this worker, it runs inside of the coroutine's job before the wait begins.
 ///     runnable& awaited_job() const noexcept;
 ///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls
 ///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins
@@ -45,7 +45,7 @@
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
 ///     // True: try_now() completes the wait, but other tasks run before the coroutine continues.
 ///     static constexpr bool yields_first = true;
-///     // True: the wait cannot be a case of a select, because its decision claims no choice.
+///     // True: the wait cannot be a case of a select: it is decided without a claim of the choice.
 ///     static constexpr bool stands_alone = true;
 /// };
 /// \endcode

@@ -4,7 +4,8 @@
 
 /// \file
 /// Resumes coroutines that a release makes runnable and that have no executor. They resume on the
-/// releaser's thread, when it holds no lock, and before the release returns. The stack is bounded.
+/// releaser's thread, when that thread holds no lock, before the release returns. The stack is
+/// bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
 /// that were to resume after it are handed over to another worker, or to the resumers
@@ -23,9 +24,9 @@
 //
 // The wakers of a release run in the same way, one after the other. If a waker makes a release, the
 // outermost release of the thread runs the wakers of that inner release (core/waiter.hpp). A scope
-// that posts its list is the exception. It runs the wakers of its own releases, so that the
-// coroutines that they make runnable are posted, too. Before a thread blocks, it runs the wakers
-// that its releases have collected.
+// that posts its list is the exception. It runs the wakers of its own releases itself, so that the
+// scope also posts the coroutines that these wakers make runnable. Before a thread blocks, it runs
+// the wakers that its releases have collected.
 //
 // The runnables and the wakers of an outer scope are not handed over. If an executor resumes a
 // coroutine inside post(), and that coroutine blocks, the outer scope is delayed.
@@ -188,7 +189,8 @@ public:
     }
     /// Opens a scope for a caller that knows no executor. If a run() on this thread had an argument
     /// `if_blocked`, the scope posts its runnables to the executor that the last `if_blocked()`
-    /// returns, or terminates if it returns none. Otherwise it runs its runnables on this thread.
+    /// returns. If that is no executor, the program terminates. If no run() had such an argument,
+    /// the scope runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;
