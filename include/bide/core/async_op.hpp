@@ -10,8 +10,8 @@
 /// members, the member behaves as stated.
 ///
 /// - await_transform returns the operation as an rvalue, or an awaiter that wraps the operation's
-///   own awaiter (the result of operator co_await()). If the wrapper passes a coroutine_handle<> to
-///   that awaiter, the next two members are not found, because such a handle has no promise.
+///   own awaiter (the result of operator co_await()). A wrapper may pass a coroutine_handle<> to
+///   that awaiter. Such a handle has no promise, so the next two members are then not found.
 ///   asio::awaitable accepts only operations of Asio: interop/asio.hpp makes such an operation from
 ///   one of bide.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
@@ -28,11 +28,11 @@
 /// coroutine or task whose child waits. Requires: no other thread is about to resume the coroutine.
 /// The threads that may be about to resume it are:
 ///
-/// - A thread whose release, notification or close has granted the wait, until that call has
-///   returned. That thread itself may destroy the coroutine inside of the call.
+/// - The thread whose call (a release, a notification or a close) has granted the wait, until the
+///   call has returned. Inside of the call, that thread itself may destroy the coroutine.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
-///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. Each of
-///   them is about to resume the coroutine until the coroutine has suspended again.
+///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. This
+///   lasts until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
 ///   on a thread that keeps the executor from running. A resumption that was posted already must
 ///   not run afterwards.
@@ -82,9 +82,9 @@ public:
     using waiter = basic_waiter<Platform>;
 
     // `where` is the executor that resumes the coroutine. If `where` is empty, sets it to the
-    // coroutine's own executor, or to the current worker if the coroutine has none. If `where` is
-    // another executor than the coroutine's own, that executor counts the wait as a user
-    // (core/resume.hpp), unless the wait is posted there at once.
+    // coroutine's own executor, or to the current worker if the coroutine has none. Another
+    // executor than the coroutine's own counts the wait as a user (core/resume.hpp). If
+    // `is_posted`, it does not, because the coroutine is posted there at once.
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -148,8 +148,8 @@ public:
 
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // Makes `then` run in place of the coroutine when the wait is granted, if the operation asks
-    // for that. `then` calls begin_retry().
+    // If the operation asks for it, makes `then` run in place of the coroutine when the wait is
+    // granted. `then` calls begin_retry().
     void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
         if (how.retry_on_grant != nullptr) {
             node.set_waker(how.retry_on_grant(what).by(where(), then));
@@ -568,11 +568,11 @@ private:
 //                   gives back a grant, and takes the coroutine out of the lists of this thread.
 //                   No other thread may be about to resume it (see the head of this file)
 //
-// The inner job. Assume that a task awaits another task, which is the next job of its thread. The
-// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If the
-// inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no atomic
-// operation. If the inner job waits, the awaiting task waits for the inner job as for any other
-// job.
+// The inner job. Assume that a task awaits another task, and that the awaited task is the next job
+// of this thread. The host of both tasks (core/wake_scope.hpp) may run that job at once, before the
+// wait begins. If the inner job ends, the awaiting task continues, and its wait needed no queue, no
+// wake and no atomic operation. If the inner job waits, the awaiting task waits for the inner job
+// as for any other job.
 //
 // The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
 // are queued when it ends, the awaiting task continues after them. An inner job changes nothing for
@@ -582,10 +582,11 @@ private:
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // These other jobs may cancel the awaiting task, which then continues. So before the host runs
-// them, it calls begin_wait of each awaiting task, the innermost one first, and each task begins
-// its wait. From then on, the awaiting task may continue or be destroyed before the inner job
-// returns. So after the inner job, await_suspend() first reads `has_begun_wait` in the inner_wait,
-// which lies on the stack. If it is true, await_suspend() accesses nothing else.
+// these jobs, it calls begin_wait of each awaiting task, the innermost one first. Each of these
+// tasks then begins its wait. From then on, the awaiting task may continue or be destroyed before
+// the inner job returns. So after the inner job, await_suspend() first reads `has_begun_wait` in
+// the inner_wait, which lies on the stack. If that flag is true, await_suspend() accesses nothing
+// else.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:

@@ -59,8 +59,8 @@ public:
     /// The type that take() returns.
     using result_type = R;
 
-    /// Constructs a wait. If begin() queues the wait, `wake` runs once when the wait ends, unless
-    /// cancel() ends it.
+    /// Constructs a wait. If begin() queues the wait, `wake` runs once at the end of the wait,
+    /// except after cancel().
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
@@ -77,9 +77,8 @@ public:
         }
     }
 
-    /// Begins to wait. A deadline and the stop tokens of the operation end the wait, as they end
-    /// the wait of a coroutine. If the result of an earlier wait was not taken, gives it back
-    /// first.
+    /// Begins to wait. The deadline and the stop tokens of the operation apply to this wait, too.
+    /// If the result of an earlier wait was not taken, gives it back first.
     /// Returns: true if the operation is complete: take() returns its result, and the waker does
     /// not run. False if the wait has begun. Then the waker runs once, unless cancel() ends the
     /// wait before. The waker may run before begin() returns.

@@ -6,10 +6,10 @@
 /// Represents the end of a wait in absolute nanoseconds.
 ///
 /// Conversions saturate: a duration that no clock can hold becomes never(), a negative duration
-/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward, so
-/// a wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the
-/// clock again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never
-/// ends before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
+/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward. For
+/// a deadline on such a clock, a wait sleeps for at most 1 s (recheck_ns) and then reads the clock
+/// again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never ends
+/// before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
 #include <bide/core/platform.hpp>
 
@@ -216,8 +216,8 @@ private:
         return is_steady<C>() ? native_platform::now() : saturated_ns(C::now().time_since_epoch());
     }
 
-    // Returns true if C is the steady clock. Also returns true if C is the system clock and this
-    // thread runs a simulation, in which that clock is never adjusted.
+    // Returns true if C is the steady clock. In a simulation, also returns true if C is the system
+    // clock, because a simulation never adjusts it.
     template <class C> static bool is_steady() noexcept {
         return std::is_same_v<C, std::chrono::steady_clock> ||
                (std::is_same_v<C, std::chrono::system_clock> &&
@@ -237,7 +237,7 @@ private:
 
     BIDE_COLD std::int64_t other_steady_ns() const noexcept { return steady_after(other_rest()); }
 
-    // The time left on the deadline's own clock; zero if it has passed.
+    // The time left on the deadline's own clock; zero if the deadline has passed.
     BIDE_COLD std::int64_t other_rest() const noexcept {
         const std::int64_t now = other_clock_();
         if (now >= ns_) {

@@ -5,12 +5,12 @@
 /// \file
 /// Reports deadlocks and dumps all waits, in a program that is compiled with BIDE_DEADLOCK_CHECK.
 ///
-/// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for
-/// which primitive, and since when. The holders of each mutex, adaptive_mutex, shared_mutex and
-/// biased_shared_mutex are noted, too. One lock guards all notes, and each note allocates memory,
-/// so the check is for debug builds. All files of a program must agree on the macro. If two files
-/// that share a primitive disagree, the program does not link. Without the macro nothing is noted,
-/// and the names of primitives are dropped.
+/// With the macro, each wait of a thread or a coroutine is noted: the thread or task, the
+/// primitive, and the time at which the wait began. The holders of each mutex, adaptive_mutex,
+/// shared_mutex and biased_shared_mutex are noted, too. One lock guards all notes, and each note
+/// allocates memory, so the check is for debug builds. All files of a program must agree on the
+/// macro. If two files that share a primitive disagree, the program does not link. Without the
+/// macro nothing is noted, and the names of primitives are dropped.
 ///
 /// - If a wait closes a cycle of waits among threads and tasks, the whole cycle is reported before
 ///   that wait begins. A holder of a mutex that locks it again is a cycle of one.
@@ -22,8 +22,8 @@
 /// - By default the report is printed and the program terminates. See set_deadlock_handler().
 /// - The thread or task that locks a mutex counts as its holder until the mutex is unlocked. If the
 ///   lock is given to another thread or task, call forget_holder() to prevent a wrong report.
-/// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, the
-///   holder of a lock that a select has taken, the holder of a key of a keyed_mutex, and the caller
+/// - Some holders are not known: a coroutine that is part of no task; an upgradable reader; the
+///   holder of a lock that a select has taken; the holder of a key of a keyed_mutex; the caller
 ///   that initialises a once_flag. A cycle through such a holder is not found.
 /// - A cycle through a semaphore, a channel or a join is not found either. Nor is a cycle through a
 ///   reader that waits behind a writer while other readers hold the lock. Waits by callbacks are
@@ -58,8 +58,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The notes
 //
-// The notes say which thread or task waits for which primitive, and which thread or task holds
-// which lock.
+// There are two kinds of notes: a thread or task waits for a primitive; a thread or task holds a
+// lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
@@ -623,10 +623,10 @@ template <class Mutex> void forget_holder([[maybe_unused]] const Mutex& held) no
     BIDE_CHECKED(detail::wait_notes::all().unlocked(&held, detail::wait_notes::mode::exclusive);)
 }
 
-/// Writes all waits. For each wait, writes the thread or task that waits, the primitive, its holder
-/// if that is known, and how long the wait has lasted. Then writes the state of each scheduler, as
-/// scheduler::dump() does. Without BIDE_DEADLOCK_CHECK, writes one line that says so. Any thread
-/// may call this at any time, but no signal handler may.
+/// Writes all waits. For each wait, writes the thread or task, the primitive, the holder of the
+/// primitive if it is known, and the duration of the wait so far. Then writes the state of each
+/// scheduler, as scheduler::dump() does. Without BIDE_DEADLOCK_CHECK, writes one line that says so.
+/// Any thread may call this at any time, but no signal handler may.
 /// Throws: std::bad_alloc.
 inline void dump_all(std::FILE* to) {
     BIDE_CHECKED(return detail::wait_notes::all().dump(to);)

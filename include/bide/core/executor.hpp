@@ -87,8 +87,8 @@ public:
     /// Refers to no executor.
     constexpr executor_ref() noexcept = default;
 
-    /// Refers to `of`. If `of` has a member executor() that returns an executor_ref, refers to the
-    /// same executor as that executor_ref instead.
+    /// Refers to `of`. But if `of` has a member executor(), which returns an executor_ref, refers
+    /// to the executor of that reference.
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
     executor_ref(S& of) noexcept {

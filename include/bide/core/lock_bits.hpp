@@ -4,8 +4,8 @@
 
 /// \file
 /// Keeps a lock in the two lowest bits of a word. A primitive keeps its own state in the other
-/// bits. The primitive can change its state and release the lock by one atomic operation, which may
-/// be its last access to the word.
+/// bits. One atomic operation can change that state and release the lock. It may be the last access
+/// of the primitive to the word.
 //
 // (After Drepper, "Futexes Are Tricky", section 4, with the state split into two bits.)
 //
@@ -77,7 +77,7 @@ template <class Platform, class Word> struct lock_bits {
         wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 
-    /// Releases the lock of a word that has no other bits. On x86-64 this is one exchange, while
+    /// Releases the lock of a word that has no other bits. On x86-64 this is one exchange, whereas
     /// release() is a loop around a CAS.
     static void release_plain(atomic& word) noexcept { release_as(word, 0); }
 

@@ -111,7 +111,7 @@ public:
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
 
-    // Returns true if the simulation has processors, so that a thread that spins can see a change.
+    // Returns true if the simulation has processors. A thread that spins can then see a change.
     virtual bool has_processors() const noexcept { return false; }
 
     // Arms the time-out of a coroutine that is not part of a task (core/timer.hpp).
@@ -297,7 +297,7 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
 
     /// Returns the T of this thread.
     // Never inlined: otherwise the compiler could keep the address over a suspension point, after
-    // which the coroutine runs on another thread.
+    // which the coroutine may run on another thread.
     template <class T> BIDE_NOINLINE static T& local() noexcept {
         static constinit thread_local T value{};
         return value;

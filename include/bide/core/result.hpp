@@ -58,7 +58,7 @@ template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing,
 
 // True if a result<T, E> converts from Other, another result type with values U and errors G. The
 // conversion makes a T from a U, or an E from a G. If a T other than bool can be made from the
-// Other object itself, this is false, because the constructor from a value then makes that T.
+// Other object itself, this is false: the constructor from a value then makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&
@@ -243,8 +243,8 @@ private:
 template <class E> unexpected(E) -> unexpected<E>;
 
 /// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if a move
-/// of an E does not throw, and a T can be assigned or moved without a throw. If an assignment has
-/// to construct a T or an E, and this throws, the result is unchanged.
+/// of an E does not throw. A T must also be assignable, or have a move that does not throw. If an
+/// assignment has to construct a T or an E, and this throws, the result is unchanged.
 template <class T, class E>
 class [[nodiscard]] result : public detail::result_storage<detail::stored<T>, E> {
     static constexpr bool has_no_value = std::is_void_v<T>;

@@ -7,8 +7,8 @@
 /// executor of a coroutine, and counts the users of an executor.
 //
 // `co_await child` must not make the stack grow, however often it runs. So the awaiter returns the
-// child's handle, and the compiler tail-calls it. If the compiler makes no tail call
-// (BIDE_SYMMETRIC_TRANSFER is 0), transfer() leaves the handle with the loop that resumed this
+// child's handle, and the compiler tail-calls it. The compiler may make no tail call
+// (BIDE_SYMMETRIC_TRANSFER is 0). Then transfer() leaves the handle with the loop that resumed this
 // thread's current coroutine, and returns a no-op coroutine. The stack unwinds to that loop, which
 // resumes the handle. If code outside of bide resumed the coroutine, there is no such loop;
 // transfer() then runs a loop itself.
@@ -115,8 +115,8 @@ namespace detail {
 
 // Counts the users of an executor: the tasks that resume there, and the waits that name it by
 // resume_on(). While a user waits, it is in no queue of the executor; it is posted to the executor
-// when its wait ends. An executor that derives from executor_users counts its users. If it is
-// destroyed while it has a user, it terminates the program.
+// when its wait ends. An executor that derives from executor_users counts its users. The
+// destruction of such an executor terminates the program if there is a user.
 //
 // A user is not counted while the executor runs it, nor when it will never be posted again. Before
 // an executor is destroyed, it runs everything that was posted to it. So a user that is still

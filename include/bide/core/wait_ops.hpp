@@ -121,9 +121,9 @@ struct no_payload {};
 
 } // namespace detail
 
-/// Names the type of the payload of a wait for an R. The payload is what the wait holds until it is
-/// over, such as the item to send, or the place for the item to receive. Without a specialisation,
-/// the wait has no payload.
+/// Names the type of the payload of a wait for an R. The payload is the data that the wait holds
+/// until its end, such as the item to send, or the place for the item to receive. Without a
+/// specialisation, the wait has no payload.
 /// Requires: until the wait begins, a move of the payload does not throw.
 template <class R> struct wait_payload {
     /// The type of the payload.
@@ -203,13 +203,13 @@ template <class Platform> struct wait_steps {
     bool (*enqueue)(const wait_target&, waiter&) noexcept;
     /// Cancels the wait.
     bool (*cancel)(const wait_target&, waiter&, wait_status why) noexcept;
-    /// Tries a few times; nullptr if that is of no use.
+    /// Tries a few times; nullptr if the operation has no yield_before_wait().
     wait_status (*try_longer)(const wait_target&) noexcept;
     /// Returns the runnable that completes the wait; nullptr if there is none.
     runnable& (*awaited_job)(const wait_target&) noexcept;
-    /// Is called if the waiting task is cancelled; nullptr if the wait then ends with `stopped`.
+    /// Is called if the waiting task is cancelled. If nullptr, the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
-    /// Returns what calls try_now() when the waiter is granted; nullptr if the wait is over then.
+    /// Returns what calls try_now() after a grant. If nullptr, the wait is over at the grant.
     detail::retry_on_grant<Platform>& (*retry_on_grant)(const wait_target&) noexcept;
     /// Undoes an outcome that no caller collects; nullptr if there is nothing to undo.
     void (*give_back)(const wait_target&, wait_status what) noexcept;

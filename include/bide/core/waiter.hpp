@@ -22,13 +22,13 @@
 //                 thread publishes the outcome just before it runs the waker.
 //
 // One release of a primitive may decide several waits. The thread that makes the release is called
-// the releaser. It announces the waits that have wakers (stores an outcome with the bit
-// `announced`), then publishes the waits of threads, and then runs the wakers one by one. All
-// outcomes are announced before the first waker runs, so a waker may cancel any other wait of the
-// same release, or destroy the coroutine of that wait. This takes the node of that wait out of the
-// list, and its waker does not run. Another thread that cancels such a wait blocks until the node
-// is published (await_outcome()). If a waker makes a release itself, the nodes of that release are
-// appended to the list.
+// the releaser. First it announces the waits that have wakers (stores an outcome with the bit
+// `announced`). Then it publishes the waits of threads. Then it runs the wakers one by one. A waker
+// may cancel any other wait of the same release, or destroy the coroutine of that wait, because all
+// outcomes are announced already. This takes the node of that wait out of the list, and its waker
+// does not run. Another thread that cancels such a wait blocks until the node is published
+// (await_outcome()). If a waker makes a release itself, the nodes of that release are appended to
+// the list.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -212,7 +212,8 @@ public:
                missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
 
-    /// Returns whether the node was withdrawn, or has not been queued since it was made or reset.
+    /// Returns whether the node was withdrawn, or not queued after its construction or last
+    /// reset().
     bool is_idle() const noexcept { return phase_ == phase::idle; }
 
     /// Waits for the outcome. If the node was the first in its queue when it was queued, spins
@@ -264,8 +265,8 @@ public:
     /// Waits for the outcome of a wait that a releaser has decided. If the calling thread is that
     /// releaser, the caller runs inside of a waker of the same release. In this case, takes the
     /// node out of the release, and the node's waker does not run.
-    /// Blocks: if another thread is the releaser, until that thread has published the outcome. It
-    /// may first run the wakers of earlier waits of the release.
+    /// Blocks: if another thread is the releaser, until that thread has published the outcome.
+    /// Before that, it may run the wakers of earlier waits of the release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
         for (basic_backoff<Platform> again; !is_decided(); again()) {
         }
@@ -503,9 +504,9 @@ template <class Platform> class wakers_later;
 /// The waiters are chained through their own links, so their number has no limit.
 ///
 /// Wakers run inside publish(), first in, first out. If a waker releases other waiters, the inner
-/// publish() only marks them as decided (basic_waiter::announce()), and the outermost publish() of
-/// the thread runs their wakers afterwards. So the depth of the stack does not grow. If a waker
-/// blocks in bide (core/futex.hpp), the later wakers run before it sleeps.
+/// publish() only marks them as decided (basic_waiter::announce()). The outermost publish() of the
+/// thread then runs their wakers. So the depth of the stack does not grow. If a waker blocks in
+/// bide (core/futex.hpp), the later wakers run before it sleeps.
 ///
 /// All outcomes are visible before the first waker runs. A waker may cancel later waiters of the
 /// list, or destroy their coroutines. In both cases, these waiters leave the list and their wakers

@@ -8,8 +8,8 @@
 /// bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
-/// that were to resume after it are handed over to another worker, or to the resumers
-/// (core/timer.hpp) if the thread is not a worker. If the resumed coroutine blocks outside of bide
+/// that were to resume after it are handed over. On a worker, another worker takes them. On any
+/// other thread, the resumers do (core/timer.hpp). If the resumed coroutine blocks outside of bide
 /// (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over, another
 /// thread may resume those coroutines at any time. So a coroutine that has blocked must not destroy
 /// the coroutines that were released with it.
@@ -146,8 +146,8 @@ public:
 
     void end() noexcept { mine_.wakers = outer_; }
 
-    // Returns the list that takes wakers. Returns nullptr if the scope that is open now posts its
-    // runnables, but the scope that was open when this object was made did not.
+    // Returns the list that takes wakers. Returns nullptr if the open scope posts its runnables,
+    // and no such scope was open at the construction of this object.
     void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
     // Runs the wakers of the list. If the list only collects wakers, does nothing.
     void run() const noexcept {
@@ -166,7 +166,7 @@ private:
 
 } // namespace detail
 
-/// Collects the coroutines that become runnable on this thread, and resumes them when it closes.
+/// Collects the coroutines that become runnable on this thread, and resumes them at its end.
 template <class Platform> class wake_scope {
 public:
     /// Opens a scope. The outermost scope of this thread runs the collected runnables.
@@ -301,9 +301,10 @@ struct timer;
 
 namespace detail {
 
-// A chain of coroutines that has paused. `forked` contains the runnables that the chain has forked
-// and that no worker has taken. `pauses` counts how often in a row the chain has paused before this
-// pause. After a pause that has queued a forked runnable, the count begins again at 0.
+// A chain of coroutines that has paused. `forked` contains the runnables that the chain has offered
+// to other workers, by fork(), and that no worker has taken. `pauses` counts how often in a row the
+// chain has paused before this pause. After a pause that has queued a forked runnable, the count
+// begins again at 0.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;

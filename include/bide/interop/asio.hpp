@@ -66,10 +66,11 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// \endcode
 ///
 /// The handler never runs in this call. It runs on its associated executor, or if there is none, on
-/// `where`. Until then the wait is work of that executor and of `where`. The memory comes from the
-/// associated allocator of the handler, and is freed before the handler is called. If the operation
-/// throws an exception that is no error code, the exception leaves the function that runs the
-/// executor. async_join() throws such an exception if the task threw: use co_spawn() instead.
+/// `where`. Until then the wait counts as outstanding work of that executor and of `where`. The
+/// memory comes from the associated allocator of the handler, and is freed before the handler is
+/// called. If the operation throws an exception that is no error code, the exception leaves the
+/// function that runs the executor. async_join() throws such an exception if the task threw: use
+/// co_spawn() instead.
 ///
 /// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
 /// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before

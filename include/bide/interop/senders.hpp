@@ -206,8 +206,8 @@ public:
     /// sent as set_stopped(), and each other error as set_error(std::error_code). connect()
     /// allocates the frame of a coroutine; nothing else allocates.
     /// Cancellation: the stop token of the receiver stops the operation, and set_stopped() is sent.
-    /// If the operation returns a result that contains the unsent item, that result is sent
-    /// instead. A permit or an item that was granted before the stop is sent as the value.
+    /// But a result that contains the unsent item is sent as the value. A permit or an item that
+    /// was granted before the stop is sent as the value.
     template <class T, int Stops>
     static operation_sender<T, Stops> as_sender(async_op<T, Stops> op) noexcept {
         return operation_sender<T, Stops>(std::move(op));

@@ -134,11 +134,12 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
 /// are cancelled. next() awaits their ends without blocking, and then throws. Values that were not
 /// yielded are destroyed.
 ///
-/// The tasks may use objects that the stream owns, such as the captures of a lambda that was passed
-/// to map(), or the parameters of a generator. These objects exist until the tasks have ended.
+/// The tasks may use objects that the stream owns: the captures of a lambda that was passed to
+/// map(), for example, or the parameters of a generator. These objects exist until the tasks have
+/// ended.
 ///
-/// If the generator is destroyed before its end, it cancels the tasks and blocks until they have
-/// ended: see ~join_set() (sched/join_set.hpp).
+/// If the generator is destroyed before its end, its destructor cancels the tasks and blocks until
+/// they have ended: see ~join_set() (sched/join_set.hpp).
 /// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws what the stream throws,
 /// std::bad_alloc, and the exception of a task when it would have to yield the value of that task.
 template <stream S>

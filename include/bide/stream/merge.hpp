@@ -6,8 +6,8 @@
 /// Defines merge(), which runs several streams as tasks of a scheduler or a run_loop and receives
 /// the items of all of them.
 ///
-/// A merged stream has async_recv(), so a wait for its items can have a time-out or a stop token,
-/// and can be a case of a select. merge() of a single generator adds these to the generator.
+/// A merged stream has async_recv(). So a wait for its items can have a time-out or a stop token,
+/// or be a case of a select. merge() of a single generator adds these to the generator.
 //
 // Each stream has a pump: a task that sends the items of the stream into the common channel. Each
 // pump has a sender of the channel, so the end of the last pump closes the channel. A receiver that

@@ -125,7 +125,8 @@ private:
 #endif
 };
 
-// Executes the heavy fence of the platform, or else of the system. Returns false if there is none.
+// Executes the heavy fence of the platform. If the platform has none, executes that of the system.
+// Returns false if there is neither.
 template <class Platform> bool heavy_fence() noexcept {
     if constexpr (requires { Platform::heavy_fence(); }) {
         return Platform::heavy_fence();

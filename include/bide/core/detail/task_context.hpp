@@ -11,7 +11,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 // Describes how a suspended chain of coroutines resumes. The last coroutine of the chain is called
 // the leaf. This object lies in the frame of the leaf. The handle of the leaf lies in the
-// basic_task_context of the chain, so that the leaf can be resumed without a read of its frame.
+// basic_task_context of the chain, so a resumption need not read the frame.
 struct suspension {
     executor_ref* where = nullptr; // resumes the chain
     waker interrupt;               // ends the wait, on any thread
@@ -87,8 +87,8 @@ public:
     // Ends a wait that has begun but is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The thread that decides the wait calls this function once
-    // for each begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not
+    // Resumes the chain after its wait. After each begin_wait(), either end_wait() is called, or
+    // the thread that decides the wait calls this function once. Afterwards that thread does not
     // access the chain.
     virtual void wake() noexcept = 0;
 

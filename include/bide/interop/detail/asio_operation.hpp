@@ -213,8 +213,8 @@ template <class Asio> void asio_service<Asio>::shutdown() noexcept {
 }
 
 // An operation of Asio that awaits an operation or a task of bide is a job with a handler. The job
-// is one allocation, and its coroutine is another one. Both use the allocator of the handler, and
-// are freed before the handler is called.
+// and its coroutine are one allocation each. Both use the allocator of the handler, and are freed
+// before the handler is called.
 
 // An executor of Asio, or an execution context that has one.
 template <class Asio, class T>
@@ -274,7 +274,7 @@ template <class Asio> typename Asio::error_code asio_code(std::error_code e) noe
     }
 }
 
-// ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
+// ---- The signature of the handler, and its arguments: the outcome of the coroutine
 
 // The type of a handler with these arguments.
 template <class Arguments> struct asio_signature;

@@ -175,10 +175,10 @@ public:
         }
     }
 
-    // Makes steps until is_over() returns true, or until no step is possible before or at the time
-    // `until`. In the second case, sets the clock to `until`, unless `until` is never_ns. Returns
-    // the last result of is_over(). Terminates with a message if the caller is not the owner, or is
-    // a task.
+    // Makes steps until is_over() returns true, or until no step is possible up to the time
+    // `until`. In the second case, also sets the clock to `until`; not if `until` is never_ns.
+    // Returns the last result of is_over(). Terminates with a message if the caller is not the
+    // owner, or is a task.
     // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over) {
         if (!is_owner() || in_step_) {
@@ -248,9 +248,9 @@ public:
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
-    // Called when the owner is about to sleep. If a step is under way, terminates the program.
-    // Otherwise runs the simulation until is_over() returns true, or until no step is possible
-    // before or at the time `until`.
+    // Called when the owner is about to sleep. If a task or a hook runs, terminates the program.
+    // Otherwise runs the simulation until is_over() returns true, or until no step is possible up
+    // to the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
         if (in_step_) {
             blocks();
@@ -397,7 +397,7 @@ private:
         });
     }
 
-    // Makes one step. Returns false if no step is possible before `until`.
+    // Makes one step. Returns false if no step is possible up to the time `until`.
     bool step(std::int64_t until) {
         reads_ = 0;
         if (!closing_) {

@@ -4,9 +4,9 @@
 
 // Chooses which runnable runs next (test/detail/simulation.hpp), and where a task is interrupted.
 //
-// A task may yield after an operation that completes at once, as if its budget was spent
-// (core/wake_scope.hpp). The budgets here are much smaller than usual. So another task may run
-// between any two operations.
+// A task yields when its budget of operations is spent (core/wake_scope.hpp), even after an
+// operation that completes at once. The budgets here are much smaller than usual. So another task
+// may run between any two operations.
 //
 // task_order::priorities works as in PCT (test/simulation.hpp cites the paper). Each task gets a
 // random priority when it is spawned. The runnable task with the highest priority runs. A change
