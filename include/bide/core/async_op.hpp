@@ -20,7 +20,8 @@
 /// - unhandled_exception lets no exception leave resume(). Otherwise the program would terminate,
 ///   because the release that resumes the coroutine is noexcept.
 ///
-/// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
+/// Without as_result(), await_resume() throws the errors closed, stopped and timeout inside the
+/// coroutine.
 /// Requires: while the coroutine waits, its owner neither resumes it nor reads its state.
 ///
 /// Destroys: a coroutine that waits may be destroyed. This cancels the wait, and a grant goes back
@@ -34,7 +35,7 @@
 ///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. This
 ///   lasts until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
-///   on a thread that keeps the executor from running. A resumption that was posted already must
+///   on a thread that prevents the executor from running. A resumption that was posted already must
 ///   not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
@@ -73,8 +74,8 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
 // and these data share their memory. If the budget of operations is spent (core/wake_scope.hpp),
 // yield() lets other tasks run before the wait begins: it queues a runnable of the coroutine behind
-// the jobs that are queued already. This is the runnable of the task. If the coroutine stands
-// alone, it is a member of this object.
+// the jobs that are queued already. For a coroutine of a task, this is the runnable of the task.
+// For one that stands alone, it is a member of this object.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 
@@ -82,9 +83,10 @@ public:
     using waiter = basic_waiter<Platform>;
 
     // `where` is the executor that resumes the coroutine. If `where` is empty, sets it to the
-    // coroutine's own executor, or to the current worker if the coroutine has none. Another
-    // executor than the coroutine's own counts the wait as a user (core/resume.hpp). If
-    // `is_posted`, it does not, because the coroutine is posted there at once.
+    // coroutine's own executor, or to the current worker if the coroutine has none. If the caller
+    // has named an executor other than the coroutine's own, that executor counts the wait as a user
+    // (core/resume.hpp). If `is_posted`, it does not, because the coroutine is posted there at
+    // once.
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -119,7 +121,7 @@ public:
     // Tries the operation a few times before the wait begins, because another thread may be about
     // to complete it. A thread does the same before it blocks. Returns true if the operation is
     // complete. Outside of sync_wait(), or if another job is queued for this thread, makes no
-    // attempt.
+    // attempt and returns false.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||

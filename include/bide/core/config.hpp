@@ -53,15 +53,15 @@
 ///                                        Otherwise empty. Such a function must contain no static
 ///                                        object: files that differ in the macro above would use
 ///                                        different objects.
-/// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
+/// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot uses TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
 ///                                        Files of one program may differ in it. If they do, the
 ///                                        linker keeps one version of each shared inline function:
 ///                                        with probes or without.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
-///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. So are
+///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.

@@ -17,8 +17,9 @@
 /// - A cycle is not reported if one of its waits may end early: a wait with a time-out or a stop
 ///   token, or the wait of a task with a deadline. A cycle of tasks is reported even though another
 ///   task could cancel one of them.
-/// - A wait for a condition_variable acquires its lock again before it returns. So from its
-///   beginning on, it counts as a wait for that lock, and a cycle through that lock is reported.
+/// - A wait for a condition_variable acquires the released lock again before it returns. So from
+///   its beginning on, it counts as a wait for that lock, and a cycle through that lock is
+///   reported.
 /// - By default the report is printed and the program terminates. See set_deadlock_handler().
 /// - The thread or task that locks a mutex counts as its holder until the mutex is unlocked. If the
 ///   lock is given to another thread or task, call forget_holder() to prevent a wrong report.
@@ -77,9 +78,9 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
 //
 // Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
-// time-out ends that step. So from its beginning on, the wait is noted as a wait for that lock,
-// even if it has a time-out. While the wait begins, the waiter still holds that lock itself; this
-// does not count as a cycle.
+// time-out ends this acquisition. So from its beginning on, the wait is noted as a wait for that
+// lock, even if it has a time-out. While the wait begins, the waiter still holds that lock itself;
+// this does not count as a cycle.
 //
 // The head of this file lists the holders that are not known and therefore not noted.
 

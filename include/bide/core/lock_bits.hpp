@@ -22,10 +22,11 @@
 // before it sleeps. It never yields.
 //
 // A waiter that finds the lock held pauses 16 times and reads the word again. It does the same with
-// 64, 256, 1,024 and 1,024 pauses, and then sleeps. All pauses take 25 to 60 us on x86-64. They are
-// long for two reasons. First, each read of the word takes the cache line from the holder. Second,
-// if two threads take turns, each acquisition also moves the cache lines of the primitive's data.
-// If one of the two threads pauses for longer, the other one keeps these lines for many operations.
+// 64, 256, 1,024 and 1,024 pauses, and then sleeps. Together, the pauses take 25 to 60 us on
+// x86-64. They are long for two reasons. First, each read of the word takes the cache line from the
+// holder. Second, if two threads take turns, each acquisition also moves the cache lines of the
+// primitive's data. If one of the two threads pauses for longer, the other one keeps these lines
+// for many operations.
 
 #include <bide/core/platform.hpp>
 

@@ -7,11 +7,11 @@
 /// executor of a coroutine, and counts the users of an executor.
 //
 // `co_await child` must not make the stack grow, however often it runs. So the awaiter returns the
-// child's handle, and the compiler tail-calls it. The compiler may make no tail call
-// (BIDE_SYMMETRIC_TRANSFER is 0). Then transfer() leaves the handle with the loop that resumed this
-// thread's current coroutine, and returns a no-op coroutine. The stack unwinds to that loop, which
-// resumes the handle. If code outside of bide resumed the coroutine, there is no such loop;
-// transfer() then runs a loop itself.
+// child's handle, and the compiler tail-calls it. If the compiler makes no tail call
+// (BIDE_SYMMETRIC_TRANSFER is 0), transfer() does two things. It leaves the handle with the loop
+// that resumed this thread's current coroutine, and it returns a no-op coroutine. The stack unwinds
+// to that loop, which resumes the handle. If code outside of bide resumed the coroutine, there is
+// no such loop; transfer() then runs a loop itself.
 
 #include <bide/core/wake_scope.hpp>
 

@@ -9,7 +9,7 @@
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. Assume that two
 // threads hand work to each other, and that one of them sleeps. The other one calls the wake, and
 // then waits for the answer. After the call has returned, the woken thread needs another 1.5 to 2
-// times the time of the call until it runs. If the waiter spins for less than that, it falls asleep
+// times as long as the call until it runs. If the waiter spins for less than that, it falls asleep
 // just before its partner hands the work back. The partner must then wake the waiter, and falls
 // asleep itself in the same way. So two threads that have slept once would then sleep each time.
 // The budget is therefore 5/2 of the time of the wake call. The library measures that time when it
@@ -175,8 +175,8 @@ private:
         }
     };
 
-    // Returns true in a simulation: there is no other thread and the clock stands still, so a spin
-    // would change nothing.
+    // Returns true in a simulation without processors: there is no other thread, and the clock
+    // stands still, so a spin would change nothing.
     static bool is_of_no_use() noexcept {
         auto* const simulated = detail::simulated_machine::here();
         return simulated != nullptr && !simulated->has_processors();

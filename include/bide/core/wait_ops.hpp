@@ -102,7 +102,7 @@ private:
 } // namespace detail
 
 /// The result type of an operation whose value is a T. For an operation that returns a result<void,
-/// E>, a primitive may define an empty T and specialise this.
+/// E>, a primitive may define an empty T and specialise this class for that T.
 template <class T> struct as_result {
     /// The result type.
     using type = result<T>;

@@ -93,8 +93,8 @@ template <class Platform> struct waiter_link {
 //   decided    One case has happened. This bit never changes again.
 //
 // A releaser claims the choice of a case, that is, locks it, before it moves an item to or from
-// that case. It does so under the lock of its primitive. It ends the claim by commit(), or by
-// abandon() if there is no item to move. If another releaser holds the claim, the releaser waits
+// that case. It does so under the lock of the case's primitive. It ends the claim by commit(), or
+// by abandon() if there is no item to move. If another releaser holds the claim, the releaser waits
 // for the end of that claim. It must not skip the case instead: if the other releaser then
 // abandoned its claim, the case would sleep although its item is there.
 //

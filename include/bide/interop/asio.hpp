@@ -84,7 +84,7 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 
 /// Runs a task on an executor of Asio: co_spawn(where, work, token). `where` is an executor or an
 /// execution context of Asio. `work` is a task, or a callable that returns a task. When the task
-/// has ended, the handler gets its value:
+/// has ended, the handler gets the value of the task:
 ///
 /// \code
 /// value of the task                      signature
@@ -120,9 +120,9 @@ using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
 /// The operation begins on the thread of the coroutine. That thread must be allowed to use the
 /// operation's object. The coroutine continues on its own executor.
 /// Cancellation: if the awaiting task is cancelled, the operation gets a request of type terminal,
-/// on the executor of its object. The task waits until the operation has ended, and throws
-/// stopped_error if it was aborted. Without cancellation slots, the task waits until the operation
-/// ends by itself.
+/// on the executor of its object. The task waits until the operation has ended. If the operation
+/// was aborted, the task throws stopped_error. Without cancellation slots, the task waits until the
+/// operation ends by itself.
 inline constexpr use_bide_t use_bide{};
 
 /// An executor of Asio as an executor of bide, for resume_on(), strand and sync_wait().

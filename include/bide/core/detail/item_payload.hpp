@@ -64,10 +64,10 @@ private:
     release how_ = nullptr;
 };
 
-// Gives the operations access to a channel, or to a handle of a channel. core() returns the channel
-// itself: a Source (item_wait.hpp) that also has send_n(), recv_n() and size(). keep() returns an
-// object that keeps the core alive while an operation waits. For a channel, that object is empty,
-// because the owner of the channel keeps the core alive.
+// Gives the operations access to a channel, or to a handle of a channel. core() returns the core of
+// that channel: a Source (item_wait.hpp) that also has send_n(), recv_n() and size(). keep()
+// returns an object that keeps the core alive while an operation waits. For a channel, that object
+// is empty, because the owner of the channel keeps the core alive.
 struct channel_access {
     template <class Self> static auto& core(Self& of) noexcept { return of.core(); }
     template <class Self> static keep_alive keep(Self& of) noexcept {

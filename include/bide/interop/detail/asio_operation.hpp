@@ -288,8 +288,8 @@ using asio_arguments =
 
 // The signature of the handler of an operation whose outcome is an R. It is void(error_code,
 // value), or void(error_code) without a value. It is void(R) in three cases: the operation returns
-// a result, its error is more than a code, or a value has no default constructor. (Beside an error,
-// a default value would be passed.)
+// a result, its error is more than a code, or its value has no default constructor, so that no
+// value could be passed beside an error.
 template <class Asio, class V, class R> struct asio_operation_signature {
     using error_code = typename Asio::error_code;
     using value = typename R::value_type;

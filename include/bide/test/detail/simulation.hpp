@@ -176,9 +176,9 @@ public:
     }
 
     // Makes steps until is_over() returns true, or until no step is possible up to the time
-    // `until`. In the second case, also sets the clock to `until`; not if `until` is never_ns.
-    // Returns the last result of is_over(). Terminates with a message if the caller is not the
-    // owner, or is a task.
+    // `until`. In the second case, also sets the clock to `until`, but not to never_ns. Returns the
+    // last result of is_over(). Terminates with a message if the caller is not the owner, or is a
+    // task.
     // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over) {
         if (!is_owner() || in_step_) {
@@ -466,7 +466,7 @@ private:
     }
 
     // Removes the runnable at the place `at`, and returns it. If `at` is 0, the other runnables
-    // keep their order. Otherwise the last runnable takes the place.
+    // keep their order. Otherwise the last runnable moves to the place `at`.
     queued take(std::size_t at) {
         const queued q = ready_[at];
         if (at == 0) {
