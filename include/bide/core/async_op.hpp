@@ -10,8 +10,8 @@
 /// members, the member behaves as stated.
 ///
 /// - await_transform returns the operation as an rvalue, or an awaiter that wraps the operation's
-///   own awaiter (the result of operator co_await()). If the wrapper passes a coroutine_handle<> to
-///   that awaiter, the next two members are not found, because such a handle has no promise.
+///   own awaiter (the result of operator co_await()). A wrapper may pass a coroutine_handle<> to
+///   that awaiter. Such a handle has no promise, so the next two members are then not found.
 ///   asio::awaitable accepts only operations of Asio: interop/asio.hpp makes such an operation from
 ///   one of bide.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
@@ -20,21 +20,22 @@
 /// - unhandled_exception lets no exception leave resume(). Otherwise the program would terminate,
 ///   because the release that resumes the coroutine is noexcept.
 ///
-/// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
+/// Without as_result(), await_resume() throws the errors closed, stopped and timeout inside the
+/// coroutine.
 /// Requires: while the coroutine waits, its owner neither resumes it nor reads its state.
 ///
 /// Destroys: a coroutine that waits may be destroyed. This cancels the wait, and a grant goes back
-/// to the primitive. The same holds for each async operation of the library, and for a coroutine or
-/// task whose child waits. Requires: no other thread is about to resume the coroutine. The threads
-/// that may be about to resume it are:
+/// to the primitive. This rule applies to each async operation of the library, and also to a
+/// coroutine or task whose child waits. Requires: no other thread is about to resume the coroutine.
+/// The threads that may be about to resume it are:
 ///
-/// - A thread whose release, notification or close has granted the wait, until that call has
-///   returned. That thread itself may destroy the coroutine inside of the call.
+/// - The thread whose call (a release, a notification or a close) has granted the wait, until the
+///   call has returned. Inside of the call, that thread itself may destroy the coroutine.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
-///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. Each of
-///   them is about to resume the coroutine until the coroutine has suspended again.
+///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. This
+///   lasts until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
-///   on a thread that keeps the executor from running. A resumption that was posted already must
+///   on a thread that prevents the executor from running. A resumption that was posted already must
 ///   not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
@@ -71,9 +72,10 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // Holds the node of a coroutine's wait, and resumes the coroutine after the wait.
 //
 // A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
-// and these data share their memory. If the budget is spent, yield() lets other tasks run before
-// the wait begins: it queues a runnable of the coroutine behind the jobs that are queued already.
-// This is the runnable of the task, or, if the coroutine stands alone, a member of this object.
+// and these data share their memory. If the budget of operations is spent (core/wake_scope.hpp),
+// yield() lets other tasks run before the wait begins: it queues a runnable of the coroutine behind
+// the jobs that are queued already. For a coroutine of a task, this is the runnable of the task.
+// For one that stands alone, it is a member of this object.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 
@@ -81,9 +83,10 @@ public:
     using waiter = basic_waiter<Platform>;
 
     // `where` is the executor that resumes the coroutine. If `where` is empty, sets it to the
-    // coroutine's own executor, or to the current worker if the coroutine has none. If `where` is
-    // another executor than the coroutine's own, that executor counts the wait as a user
-    // (core/resume.hpp), unless the wait is posted there at once.
+    // coroutine's own executor, or to the current worker if the coroutine has none. If the caller
+    // has named an executor other than the coroutine's own, that executor counts the wait as a user
+    // (core/resume.hpp). If `is_posted`, it does not, because the coroutine is posted there at
+    // once.
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -118,7 +121,7 @@ public:
     // Tries the operation a few times before the wait begins, because another thread may be about
     // to complete it. A thread does the same before it blocks. Returns true if the operation is
     // complete. Outside of sync_wait(), or if another job is queued for this thread, makes no
-    // attempt.
+    // attempt and returns false.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -147,8 +150,8 @@ public:
 
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // Makes `then` run in place of the coroutine when the wait is granted, if the operation asks
-    // for that. `then` calls begin_retry().
+    // If the operation asks for it, makes `then` run in place of the coroutine when the wait is
+    // granted. `then` calls begin_retry().
     void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
         if (how.retry_on_grant != nullptr) {
             node.set_waker(how.retry_on_grant(what).by(where(), then));
@@ -182,8 +185,8 @@ public:
 
     // Queues the coroutine behind the runnables that are queued already, without beginning a wait.
     // Returns true if it is queued; this call was then the last access to *this. Returns false if
-    // there is no executor and no open wake_scope to queue it on; the coroutine then continues at
-    // once.
+    // there is neither an executor nor an open wake_scope to queue it on. The coroutine then
+    // continues at once.
     bool yield() noexcept { return post_last(resumption(), &basic_worker_host<Platform>::yield); }
 
     // Called when the budget is spent. Works like yield(), but `then` runs in place of the
@@ -308,7 +311,7 @@ template <class Platform> struct wait_limits<Platform, 0> {
 };
 struct no_limits {};
 
-// Moves the limits of a wait with `Stops` stop tokens to one with at least as many.
+// Moves the limits of a wait, a deadline and `Stops` stop tokens, to a wait that has room for them.
 template <int Stops, class From, class To> void move_limits(From& from, To& to) noexcept {
     if constexpr (!std::is_same_v<From, no_limits>) {
         to.until = from.until;
@@ -399,10 +402,11 @@ concept lost_unnamed =
 
 } // namespace detail
 
-/// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes, and no user code runs. Use it if the removal of a waiter
-/// may release other waiters: the outcome of the removed waiter must be published before any waker
-/// runs. stop_gathering() ends the deferral early.
+/// Collects the wakers of this thread's releases, and runs them when this object is destroyed.
+/// Until then a release only marks its waits as decided, and no user code runs. Use this object if
+/// the removal of a waiter may release other waiters: it delays their wakers until the outcome of
+/// the removed waiter is published. After stop_gathering(), later releases run their wakers at
+/// once.
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
@@ -463,8 +467,8 @@ public:
 
     /// Ends the wait with errc::stopped when a stop is requested. An operation takes up to two
     /// tokens.
-    /// Throws: std::system_error if the service threads of bide cannot be started. Waits of threads
-    /// that belong to no scheduler need these threads.
+    /// Throws: std::system_error if the service threads of bide cannot be started. A wait needs
+    /// them if it begins on a thread that belongs to no scheduler.
     same<R, 1> with_stop(typename Platform::stop_token token) && {
         static_assert(Stops < 2, "a wait takes two stop tokens at most");
         detail::prepare_timers<Platform>();
@@ -566,11 +570,11 @@ private:
 //                   gives back a grant, and takes the coroutine out of the lists of this thread.
 //                   No other thread may be about to resume it (see the head of this file)
 //
-// The inner job. Assume that a task awaits another task, which is the next job of its thread. The
-// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If the
-// inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no atomic
-// operation. If the inner job waits, the awaiting task waits for the inner job as for any other
-// job.
+// The inner job. Assume that a task awaits another task, and that the awaited task is the next job
+// of this thread. The host of both tasks (core/wake_scope.hpp) may run that job at once, before the
+// wait begins. If the inner job ends, the awaiting task continues, and its wait needed no queue, no
+// wake and no atomic operation. If the inner job waits, the awaiting task waits for the inner job
+// as for any other job.
 //
 // The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
 // are queued when it ends, the awaiting task continues after them. An inner job changes nothing for
@@ -580,10 +584,11 @@ private:
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // These other jobs may cancel the awaiting task, which then continues. So before the host runs
-// them, it calls begin_wait of each awaiting task, the innermost one first, and each task begins
-// its wait. From then on, the awaiting task may continue or be destroyed before the inner job
-// returns. So after the inner job, await_suspend() first reads `has_begun_wait` in the inner_wait,
-// which lies on the stack. If it is true, await_suspend() accesses nothing else.
+// these jobs, it calls begin_wait of each awaiting task, the innermost one first. Each of these
+// tasks then begins its wait. From then on, the awaiting task may continue or be destroyed before
+// the inner job returns. So after the inner job, await_suspend() first reads `has_begun_wait` in
+// the inner_wait, which lies on the stack. If that flag is true, await_suspend() accesses nothing
+// else.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -840,7 +845,7 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // Ends the wait because of a stop, a time-out or a cancelled task. If this releases other
+    // Ends the wait because of a stop, a time-out or a cancelled task. If its end releases other
     // coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);

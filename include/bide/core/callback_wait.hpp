@@ -18,10 +18,10 @@
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
-// waker. In this case, the owner waits for no report. It sets `*left_`, and the caller of the waker
-// does not access the wait again. Second, the owner may run inside of the waker of another wait
-// that the same release has decided. In this case, the owner takes its own node out of that
-// release, and the waker of that node does not run.
+// waker. In this case, the owner waits for no report. The owner sets `*left_`, and the caller of
+// the waker does not access the wait again. Second, the owner may run inside of the waker of
+// another wait that the same release has decided. In this case, the owner takes its own node out of
+// that release, and the waker of that node does not run.
 
 #include <bide/core/async_op.hpp>
 
@@ -59,8 +59,8 @@ public:
     /// The type that take() returns.
     using result_type = R;
 
-    /// Constructs a wait. If begin() queues the wait, `wake` runs once when the wait ends, unless
-    /// cancel() ends it.
+    /// Constructs a wait. If begin() queues the wait, `wake` runs once at the end of the wait,
+    /// except after cancel().
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
@@ -77,9 +77,8 @@ public:
         }
     }
 
-    /// Begins to wait. A deadline and the stop tokens of the operation end the wait, as they end
-    /// the wait of a coroutine. If the result of an earlier wait was not taken, gives it back
-    /// first.
+    /// Begins to wait. The deadline and the stop tokens of the operation apply to this wait, too.
+    /// If the result of an earlier wait was not taken, gives it back first.
     /// Returns: true if the operation is complete: take() returns its result, and the waker does
     /// not run. False if the wait has begun. Then the waker runs once, unless cancel() ends the
     /// wait before. The waker may run before begin() returns.
@@ -211,8 +210,8 @@ private:
         // Order: relaxed; no other thread accesses the wait.
         caller_.store(nullptr, std::memory_order_relaxed);
     }
-    // Ends the wait because of a stop or a time-out. If this releases other coroutines, they resume
-    // on another thread.
+    // Ends the wait because of a stop or a time-out. If its end releases other coroutines, they
+    // resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later;

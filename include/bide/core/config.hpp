@@ -12,7 +12,7 @@
 ///                                        bounds the stack instead (core/resume.hpp).
 /// BIDE_ABI                 here          The inline namespace. It depends on the two macros above:
 ///                                        files that differ in them have different symbols.
-/// BIDE_DEADLOCK_CHECK      user or CMake Defined: waits and holders of locks are noted, and
+/// BIDE_DEADLOCK_CHECK      user or CMake Defined: waits and holders of locks are recorded, and
 ///                                        deadlocks reported (core/deadlock_check.hpp). Files of
 ///                                        one program must agree on it; the inline namespace
 ///                                        depends on it.
@@ -53,15 +53,15 @@
 ///                                        Otherwise empty. Such a function must contain no static
 ///                                        object: files that differ in the macro above would use
 ///                                        different objects.
-/// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
+/// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot uses TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
-///                                        Files of one program may differ in it. If an inline
-///                                        function is in files of both kinds, the linker keeps one
-///                                        version of it: with probes or without.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
-///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+///                                        Files of one program may differ in it. If they do, the
+///                                        linker keeps one version of each shared inline function:
+///                                        with probes or without.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. So are
+///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.
@@ -82,11 +82,11 @@
 #define BIDE_EXCEPTIONS 0
 #endif
 
-// GCC turns a step from one coroutine into another into a tail call only at -O2 and above, and not
-// under ASan or TSan. Without the tail call, a loop over ready children overflows the stack. No
-// predefined macro tells -O1 from -O2, so GCC uses the trampoline by default. A user that compiles
-// at -O2 and without these sanitizers may define the macro as 1.
-/// 1 if a step from one coroutine into another is a tail call.
+// GCC resumes one coroutine from another by a tail call only at -O2 and above, and not under ASan
+// or TSan. Without the tail call, a loop over ready children overflows the stack. No predefined
+// macro tells -O1 from -O2, so GCC uses the trampoline by default. A user that compiles at -O2 and
+// without these sanitizers may define the macro as 1.
+/// 1 if one coroutine resumes another by a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
 #define BIDE_SYMMETRIC_TRANSFER 1
@@ -114,7 +114,7 @@
 #define BIDE_ABI v0_noexcept_trampoline
 #endif
 
-/// Gives a type, a function or an object the same address in all shared objects.
+/// Makes a type, a function or an object the same one in all shared objects of a process.
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(_WIN32)
 #define BIDE_SHARED [[gnu::visibility("default")]]
 #else
@@ -175,7 +175,7 @@
 #else
 /// 1 if the headers bring the definitions that bide::compiled has.
 #define BIDE_DEFINITIONS 1
-/// Marks a function that bide::compiled has.
+/// Marks a function that bide::compiled defines.
 #define BIDE_COMPILED_INLINE inline
 /// Instantiates a template in bide::compiled alone.
 #define BIDE_COMPILED_TEMPLATE(...)

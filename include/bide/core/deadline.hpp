@@ -6,8 +6,8 @@
 /// Represents the end of a wait in absolute nanoseconds.
 ///
 /// Conversions saturate: a duration that no clock can hold becomes never(), a negative duration
-/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward. A
-/// wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the clock
+/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward. For
+/// a deadline on such a clock, a wait sleeps for at most 1 s (recheck_ns) and then reads the clock
 /// again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never ends
 /// before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
@@ -18,12 +18,12 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides, and
-// that overflows for a period such as 1/60 of a second. For a period of 1e18 seconds, the factor
-// does not fit into any type of std::chrono.
+// Converts durations of any type to nanoseconds. std::chrono multiplies before it divides. For a
+// period such as 1/60 of a second, its product overflows. For a period of 1e18 seconds, the factor
+// itself does not fit into a std::ratio.
 
-// `count` periods P are count * num * ns / den nanoseconds, where num * ns / den is a reduced
-// fraction.
+// The factors of a conversion: a count of periods P is count * `num` * `ns` / `den` nanoseconds.
+// `ns` is a number like the other two, not a unit. The fraction is reduced.
 template <class P> struct ns_factors {
     using reduced = std::ratio<1'000'000'000, P::den>;
     static constexpr std::uint64_t num = static_cast<std::uint64_t>(P::num);
@@ -155,8 +155,8 @@ public:
     /// Returns whether it is poll().
     constexpr bool is_poll() const noexcept { return ns_ == poll_ns; }
 
-    /// The longest time that a wait sleeps before it reads its clock again, if the clock can be
-    /// adjusted: 1 s.
+    /// The longest sleep of a wait whose clock can be adjusted: 1 s. After such a sleep, the wait
+    /// reads its clock again.
     static constexpr std::int64_t recheck_ns = 1'000'000'000;
 
     /// Returns the steady time at which the deadline passes if its own clock is not adjusted.
@@ -178,7 +178,7 @@ public:
     std::int64_t next_check_ns() const noexcept { return next_check_ns(steady_ns()); }
 
     /// Called after a sleep until next_check_ns(). Returns true if the deadline has not passed yet
-    /// on its own clock. Always returns false if that is the steady clock.
+    /// on its own clock. On the steady clock, always returns false.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     /// Converts a duration to nanoseconds. Rounds up, so that no wait is too short. Saturates at
@@ -216,8 +216,8 @@ private:
         return is_steady<C>() ? native_platform::now() : saturated_ns(C::now().time_since_epoch());
     }
 
-    // Returns true if C is the steady clock. Also returns true if C is the system clock and this
-    // thread runs a simulation, in which that clock is never adjusted.
+    // Returns true if C is the steady clock. In a simulation, also returns true if C is the system
+    // clock, because a simulation never adjusts it.
     template <class C> static bool is_steady() noexcept {
         return std::is_same_v<C, std::chrono::steady_clock> ||
                (std::is_same_v<C, std::chrono::system_clock> &&
@@ -237,7 +237,7 @@ private:
 
     BIDE_COLD std::int64_t other_steady_ns() const noexcept { return steady_after(other_rest()); }
 
-    // The time left on the deadline's own clock; zero if it has passed.
+    // The time left on the deadline's own clock; zero if the deadline has passed.
     BIDE_COLD std::int64_t other_rest() const noexcept {
         const std::int64_t now = other_clock_();
         if (now >= ns_) {

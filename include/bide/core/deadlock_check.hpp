@@ -5,32 +5,33 @@
 /// \file
 /// Reports deadlocks and dumps all waits, in a program that is compiled with BIDE_DEADLOCK_CHECK.
 ///
-/// With the macro, each wait of a thread or a coroutine is noted: which thread or task waits, for
-/// which primitive, and since when. The holders of each mutex, adaptive_mutex, shared_mutex and
-/// biased_shared_mutex are noted, too. One lock guards all notes, and each note allocates memory,
-/// so the check is for debug builds. All files of a program must agree on the macro. If two files
-/// that share a primitive disagree, the program does not link. Without the macro nothing is noted,
-/// and the names of primitives are dropped.
+/// With the macro, each wait of a thread or a coroutine is noted: the thread or task, the
+/// primitive, and the time at which the wait began. The holders of each mutex, adaptive_mutex,
+/// shared_mutex and biased_shared_mutex are noted, too. One lock guards all notes, and each note
+/// allocates memory, so the check is for debug builds. All files of a program must agree on the
+/// macro. If two files that share a primitive disagree, the program does not link. Without the
+/// macro nothing is noted, and the names of primitives are dropped.
 ///
 /// - If a wait closes a cycle of waits among threads and tasks, the whole cycle is reported before
 ///   that wait begins. A holder of a mutex that locks it again is a cycle of one.
 /// - A cycle is not reported if one of its waits may end early: a wait with a time-out or a stop
 ///   token, or the wait of a task with a deadline. A cycle of tasks is reported even though another
 ///   task could cancel one of them.
-/// - A wait for a condition_variable acquires its lock again before it returns. So from its
-///   beginning on, it counts as a wait for that lock, and a cycle through that lock is reported.
+/// - A wait for a condition_variable acquires the released lock again before it returns. So from
+///   its beginning on, it counts as a wait for that lock, and a cycle through that lock is
+///   reported.
 /// - By default the report is printed and the program terminates. See set_deadlock_handler().
 /// - The thread or task that locks a mutex counts as its holder until the mutex is unlocked. If the
 ///   lock is given to another thread or task, call forget_holder() to prevent a wrong report.
-/// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, the
-///   holder of a lock that a select has taken or of a key of a keyed_mutex, and the caller that
-///   initialises a once_flag. A cycle through such a holder is not found.
-/// - A cycle through a semaphore, a channel or a join is not found either. The same holds for a
-///   cycle through a reader that waits behind a writer while other readers hold the lock. Waits by
-///   callbacks are not noted.
+/// - Some holders are not known: a coroutine that is part of no task; an upgradable reader; the
+///   holder of a lock that a select has taken; the holder of a key of a keyed_mutex; the caller
+///   that initialises a once_flag. A cycle through such a holder is not found.
+/// - A cycle through a semaphore, a channel or a join is not found either. Nor is a cycle through a
+///   reader that waits behind a writer while other readers hold the lock. Waits by callbacks are
+///   not noted.
 /// - A static primitive with a name is initialised at run time, so that the name is kept. It cannot
 ///   be constinit. A static primitive without a name may be initialised at compile time. Then a
-///   dump shows its address and the kind of its queue only.
+///   dump shows only the address of the primitive and the kind of its queue.
 /// - If a coroutine is destroyed while a release on another thread resumes it, the program
 ///   terminates with a message (core/async_op.hpp).
 
@@ -58,8 +59,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The notes
 //
-// The notes say which thread or task waits for which primitive, and which thread or task holds
-// which lock.
+// There are two kinds of notes: a thread or task waits for a primitive; a thread or task holds a
+// lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
@@ -68,22 +69,23 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 // No report is wrong. If a note says that A holds a lock, A does hold it. Consider a cycle of
 // notes, in which each member waits for a lock that the next member holds. The note of a wait may
-// outlast the wait. But a wait for a lock is granted only after the lock's holder is no longer
-// noted. So no wait of the cycle has been granted, and no member can release the lock that the
-// previous member waits for. The cycle is found when its last wait is noted.
+// stay for some time after the wait has ended. But a wait for a lock is granted only after the note
+// of the lock's holder was removed. So no wait of the cycle has been granted, and no member can
+// release the lock that the previous member waits for. The cycle is found when its last wait is
+// noted.
 //
 // If readers hold a lock, another reader waits for the lock only because a writer waits in front of
 // it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
 //
 // Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
-// time-out ends that step. So from its beginning on, the wait is noted as a wait for that lock,
-// even if it has a time-out. While the wait begins, the waiter still holds that lock itself; this
-// is no step of a cycle.
+// time-out ends this acquisition. So from its beginning on, the wait is noted as a wait for that
+// lock, even if it has a time-out. While the wait begins, the waiter still holds that lock itself;
+// this does not count as a cycle.
 //
 // The head of this file lists the holders that are not known and therefore not noted.
 
 // Identifies a thread or a task. A thread has an odd number, which is never used for another
-// thread. A task has its address, and its notes are removed when the task ends.
+// thread. A task is identified by its address, and its notes are removed when it ends.
 class BIDE_SHARED actor {
 public:
     actor() noexcept = default; // a coroutine that is part of no task
@@ -616,16 +618,16 @@ inline deadlock_handler set_deadlock_handler([[maybe_unused]] deadlock_handler t
     return nullptr;
 }
 
-/// Tells the check that the caller gives the lock of a mutex to another thread or task. Until the
-/// mutex is locked again, its holder is not known.
+/// Tells the check that the caller gives the lock of a mutex to another thread or task. The holder
+/// is then not known until the mutex is locked again.
 template <class Mutex> void forget_holder([[maybe_unused]] const Mutex& held) noexcept {
     BIDE_CHECKED(detail::wait_notes::all().unlocked(&held, detail::wait_notes::mode::exclusive);)
 }
 
-/// Writes all waits. For each wait, writes the thread or task that waits, the primitive, its holder
-/// if that is known, and how long the wait has lasted. Then writes the state of each scheduler, as
-/// scheduler::dump() does. Without BIDE_DEADLOCK_CHECK, writes one line that says so. Any thread
-/// may call this at any time, but no signal handler may.
+/// Writes all waits. For each wait, writes the thread or task, the primitive, the holder of the
+/// primitive if it is known, and the duration of the wait so far. Then writes the state of each
+/// scheduler, as scheduler::dump() does. Without BIDE_DEADLOCK_CHECK, writes one line that says so.
+/// Any thread may call this at any time, but no signal handler may.
 /// Throws: std::bad_alloc.
 inline void dump_all(std::FILE* to) {
     BIDE_CHECKED(return detail::wait_notes::all().dump(to);)

@@ -105,8 +105,8 @@ errc code_of(const E& e) noexcept {
 
 inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
 
-// Returns the exception that carries `e`. The first call makes the exception, and it is never
-// destroyed. Its copies share its text, so a throw needs no memory for the text.
+// Returns the exception that carries `e`. The first call makes the exception, which is never
+// destroyed. A copy shares the text of the exception, so a throw needs no memory for the text.
 // Throws: std::bad_alloc on the first call.
 template <class Error> const Error& error_of(errc e) {
     alignas(Error) static std::byte place[sizeof(Error)];

@@ -25,9 +25,9 @@ public:
 
     /// Makes a waker: wake() calls `call(context)`. A releaser calls wake() at most once for each
     /// wait, while it holds no lock of the library. The releaser waits until `call` returns, so
-    /// `call` should only make the waiter runnable. A stop or a time-out that ends the wait is a
-    /// releaser, too. Outside a scheduler, one thread fires the time-outs of the whole process
-    /// (core/timer.hpp).
+    /// `call` should only make the waiter runnable. A thread that ends the wait because of a stop
+    /// or a time-out is a releaser, too. Outside a scheduler, one thread fires the time-outs of the
+    /// whole process (core/timer.hpp).
     ///
     /// If `call` releases other waiters, their outcomes are decided at once. Their wakers run after
     /// `call` has returned, in the order in which the waiters were released. So the stack does not
@@ -87,8 +87,8 @@ public:
     /// Refers to no executor.
     constexpr executor_ref() noexcept = default;
 
-    /// Refers to `of`. If `of` has a member executor() that returns an executor_ref, refers to the
-    /// same executor as that executor_ref instead.
+    /// Refers to `of`. But if `of` has a member executor(), which returns an executor_ref, refers
+    /// to the executor of that reference.
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
     executor_ref(S& of) noexcept {

@@ -8,7 +8,7 @@
 /// a hash table of mutexes and condition variables.
 ///
 /// A wait may return early. No wake is lost: the waker changes the word before it calls
-/// futex_wake(), and the waiter compares the word and falls asleep in one step.
+/// futex_wake(), and the waiter compares the word and falls asleep in one atomic operation.
 //
 // The library counts no waiters here: futex_wake() always makes the system call. atomic::notify_one
 // of libstdc++ 12 counts waiters, skips the call if the count is zero, and loses wakes.

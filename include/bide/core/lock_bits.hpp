@@ -4,8 +4,8 @@
 
 /// \file
 /// Keeps a lock in the two lowest bits of a word. A primitive keeps its own state in the other
-/// bits. It can change its state and release the lock in one step, which may be its last access to
-/// the word.
+/// bits. One atomic operation can change that state and release the lock. It may be the last access
+/// of the primitive to the word.
 //
 // (After Drepper, "Futexes Are Tricky", section 4, with the state split into two bits.)
 //
@@ -13,7 +13,7 @@
 //     0     0    The lock is free.
 //     0     1    The lock is held, and no waiter sleeps.
 //     1     1    The lock is held, and a waiter may sleep.
-//     1     0    Never: one step clears both bits.
+//     1     0    Never: one operation clears both bits.
 //
 // A waiter sets `parked` by CAS while the lock is held, and sleeps on the same word. The releaser
 // clears both bits by a read-modify-write that returns whether `parked` was set. If it was, the
@@ -22,10 +22,11 @@
 // before it sleeps. It never yields.
 //
 // A waiter that finds the lock held pauses 16 times and reads the word again. It does the same with
-// 64, 256, 1,024 and 1,024 pauses, and then sleeps. All pauses take 25 to 60 us on x86-64. They are
-// long because each read and each acquisition takes the cache line from the holder. If two threads
-// alternate, each acquisition also moves the cache lines of the queue. If one of the two threads
-// pauses for longer, the other one keeps these lines for many operations.
+// 64, 256, 1,024 and 1,024 pauses, and then sleeps. Together, the pauses take 25 to 60 us on
+// x86-64. They are long for two reasons. First, each read of the word takes the cache line from the
+// holder. Second, if two threads take turns, each acquisition also moves the cache lines of the
+// primitive's data. If one of the two threads pauses for longer, the other one keeps these lines
+// for many operations.
 
 #include <bide/core/platform.hpp>
 
@@ -72,12 +73,12 @@ template <class Platform, class Word> struct lock_bits {
     /// meanwhile.
     static void release_as(atomic& word, Word next) noexcept {
         // Order: release [lock_bits.release]; the next holder sees what this holder wrote. It also
-        // sees what other threads released into this word before: each change of the word is a
-        // read-modify-write and continues their release sequences.
+        // sees what other threads did before their release operations on this word: each change of
+        // the word is a read-modify-write, so it continues their release sequences.
         wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 
-    /// Releases the lock of a word that has no other bits. On x86-64 this is one exchange, while
+    /// Releases the lock of a word that has no other bits. On x86-64 this is one exchange, whereas
     /// release() is a loop around a CAS.
     static void release_plain(atomic& word) noexcept { release_as(word, 0); }
 

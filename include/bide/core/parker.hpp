@@ -113,10 +113,10 @@ using parker = basic_parker<native_platform>;
 // The pair [event_count.epoch]: the waiter writes `sleepers_` and reads the epoch; the notifier
 // writes the epoch and reads `sleepers_`. All four operations are seq_cst.
 //
-// If the notifier reads zero sleepers, its increment of the epoch precedes the waiter's
-// announcement in the single total order of the seq_cst operations. So it also precedes the
-// waiter's read of the epoch. That read sees this increment or a later one, and acquires what the
-// notifier published. The waiter's second check then finds the condition true.
+// The seq_cst operations have a single total order. If the notifier reads zero sleepers, its
+// increment of the epoch precedes the waiter's increment of `sleepers_` in that order. So it also
+// precedes the waiter's read of the epoch. That read sees this increment or a later one, and
+// acquires what the notifier published. The waiter's second check then finds the condition true.
 //
 // If the notifier reads a sleeper, it calls the wake. A waiter that is not asleep yet finds the
 // epoch changed and does not sleep.
@@ -150,14 +150,14 @@ public:
         return epoch_.load(std::memory_order_seq_cst);
     }
 
-    /// Withdraws the announcement.
+    /// Withdraws the announcement of prepare().
     void cancel() noexcept {
         // Order: relaxed; a notifier that still reads the old count makes a needless wake.
         sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
 
-    /// Sleeps until a notification, unless there was one since the prepare() that returned `seen`.
-    /// Then withdraws the announcement.
+    /// Sleeps until a notification. If one came after the prepare() that returned `seen`, does not
+    /// sleep. Then withdraws the announcement of prepare().
     /// Blocks: until a notification or the deadline. May return early: the caller checks its
     /// condition again.
     /// Returns: false if the deadline has passed.
@@ -170,7 +170,7 @@ public:
     /// Wakes one waiter. The caller has made the condition true before this call.
     /// Memory order: the caller makes the condition true by a release operation at least.
     void notify_one() noexcept { notify(1); }
-    /// Wakes all waiters. The caller has the same duties as for notify_one().
+    /// Wakes all waiters. The requirements are those of notify_one().
     void notify_all() noexcept { notify(0x7fffffff); }
 
 private:

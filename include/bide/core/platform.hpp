@@ -17,9 +17,9 @@
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
 ///   P::var<T>                   In a model, a T that is checked for data races. Otherwise a T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
-///   P::light_fence()            A seq_cst fence, if the other thread runs a heavy fence.
-///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
-///                               the fence of the system is used (detail/process_wide.hpp).
+///   P::light_fence()            Acts as a seq_cst fence towards threads that run a heavy fence.
+///   P::heavy_fence()            Optional. A seq_cst fence, also towards threads with light fences.
+///                               If P has none, the system's is used (detail/process_wide.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
@@ -91,7 +91,7 @@ using futex_word = std::uint32_t;
 namespace detail {
 
 // Converts an integer to a type that is narrower on some machines and the same type on others. If
-// it is the same type, g++ would warn that a static_cast is useless.
+// it is the same type, g++ would warn that a static_cast outside of a template is useless.
 template <class To, class From> constexpr To integer_cast(From value) noexcept {
     return static_cast<To>(value);
 }
@@ -111,7 +111,7 @@ public:
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
 
-    // Returns true if the simulation has processors, so that a thread that spins can see a change.
+    // Returns true if the simulation has processors. A thread that spins can then see a change.
     virtual bool has_processors() const noexcept { return false; }
 
     // Arms the time-out of a coroutine that is not part of a task (core/timer.hpp).
@@ -147,7 +147,7 @@ private:
 };
 
 #if defined(__linux__)
-// Sleeps and wakes by private futex(2), with absolute CLOCK_MONOTONIC deadlines. It uses
+// Sleeps and wakes by private futex(2), with absolute CLOCK_MONOTONIC deadlines. Calls
 // FUTEX_WAIT_BITSET, because FUTEX_WAIT takes no absolute deadline. The caller's errno stays
 // unchanged.
 struct BIDE_SHARED os_futex {
@@ -297,7 +297,7 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
 
     /// Returns the T of this thread.
     // Never inlined: otherwise the compiler could keep the address over a suspension point, after
-    // which the coroutine runs on another thread.
+    // which the coroutine may run on another thread.
     template <class T> BIDE_NOINLINE static T& local() noexcept {
         static constinit thread_local T value{};
         return value;

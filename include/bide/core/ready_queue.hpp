@@ -104,7 +104,7 @@ private:
 
     // Moves the posted runnables to `taken_`, oldest first.
     bool take_all() noexcept {
-        // Order: acquire [ready_queue.post]; the runnables and what their posters did before.
+        // Order: acquire [ready_queue.post]; sees the runnables and what their posters did before.
         const std::uintptr_t top = top_.exchange(0, std::memory_order_acquire);
         if (top == 0 || top == sleeping) {
             return false;

@@ -56,9 +56,9 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// True if a result<T, E> converts from Other, another result type. The conversion makes a T from a
-// U, the value of Other, or an E from a G, its error. False if T is not bool and a T can be made
-// from the Other object itself: then the constructor from a value makes that T.
+// True if a result<T, E> converts from Other, another result type with values U and errors G. The
+// conversion makes a T from a U, or an E from a G. If a T other than bool can be made from the
+// Other object itself, this is false: the constructor from a value then makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&
@@ -242,8 +242,9 @@ private:
 /// Deduces the type of the error.
 template <class E> unexpected(E) -> unexpected<E>;
 
-/// Holds a T or an E. A result<void, E> holds success or an E. If a move of an E does not throw, a
-/// result can be assigned. If an assignment throws, the result is unchanged.
+/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if a move
+/// of an E does not throw. A T must also be assignable, or have a move that does not throw. If an
+/// assignment has to construct a T or an E, and this throws, the result is unchanged.
 template <class T, class E>
 class [[nodiscard]] result : public detail::result_storage<detail::stored<T>, E> {
     static constexpr bool has_no_value = std::is_void_v<T>;
@@ -365,7 +366,7 @@ public:
     constexpr E& error() & noexcept { return this->error_; }              ///< \overload
     constexpr E&& error() && noexcept { return std::move(this->error_); } ///< \overload
 
-    /// Returns the value; `other`, converted to T, if there is none.
+    /// Returns the value. If there is none, returns `other`, converted to T.
     template <class U = std::remove_cv_t<T>> constexpr V value_or(U&& other) const& {
         return has_value() ? **this : static_cast<V>(std::forward<U>(other));
     }
@@ -373,7 +374,7 @@ public:
     template <class U = std::remove_cv_t<T>> constexpr V value_or(U&& other) && {
         return has_value() ? *std::move(*this) : static_cast<V>(std::forward<U>(other));
     }
-    /// Returns the error; `other`, converted to E, if there is a value.
+    /// Returns the error. If there is none, returns `other`, converted to E.
     template <class G = E> constexpr E error_or(G&& other) const& {
         return has_value() ? static_cast<E>(std::forward<G>(other)) : error();
     }
@@ -382,19 +383,19 @@ public:
         return has_value() ? static_cast<E>(std::forward<G>(other)) : std::move(error());
     }
 
-    /// Returns f(value), which is a result<U, E>; the error if there is no value.
+    /// Returns f(value), a result<U, E>. If there is no value, returns the error.
     template <class F> constexpr auto and_then(F&& f) const& { return then(*this, f); }
     /// \overload
     template <class F> constexpr auto and_then(F&& f) && { return then(std::move(*this), f); }
-    /// Returns the value; f(error), which is a result<T, G>, if there is none.
+    /// Returns the value. If there is none, returns f(error), a result<T, G>.
     template <class F> constexpr auto or_else(F&& f) const& { return otherwise(*this, f); }
     /// \overload
     template <class F> constexpr auto or_else(F&& f) && { return otherwise(std::move(*this), f); }
-    /// Returns a result<U, E> with f(value) as its value; the error if there is no value.
+    /// Returns a result<U, E> that holds f(value). If there is no value, returns the error.
     template <class F> constexpr auto transform(F&& f) const& { return map(*this, f); }
     /// \overload
     template <class F> constexpr auto transform(F&& f) && { return map(std::move(*this), f); }
-    /// Returns the value; a result<T, G> with f(error) as its error if there is none.
+    /// Returns the value. If there is none, returns a result<T, G> that holds the error f(error).
     template <class F> constexpr auto transform_error(F&& f) const& { return map_error(*this, f); }
     /// \overload
     template <class F> constexpr auto transform_error(F&& f) && {

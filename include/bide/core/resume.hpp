@@ -8,10 +8,10 @@
 //
 // `co_await child` must not make the stack grow, however often it runs. So the awaiter returns the
 // child's handle, and the compiler tail-calls it. If the compiler makes no tail call
-// (BIDE_SYMMETRIC_TRANSFER is 0), transfer() leaves the handle with the loop that resumed this
-// thread's current coroutine, and returns a no-op coroutine. The stack unwinds to that loop, which
-// resumes the handle. If code outside of bide resumed the coroutine, there is no such loop;
-// transfer() then runs a loop itself.
+// (BIDE_SYMMETRIC_TRANSFER is 0), transfer() does two things. It leaves the handle with the loop
+// that resumed this thread's current coroutine, and it returns a no-op coroutine. The stack unwinds
+// to that loop, which resumes the handle. If code outside of bide resumed the coroutine, there is
+// no such loop; transfer() then runs a loop itself.
 
 #include <bide/core/wake_scope.hpp>
 
@@ -36,8 +36,8 @@ struct transfer_loop {
         last = &n;
     }
 
-    // Resumes `to`, and then each handle that is pushed meanwhile. Before it resumes the handle of
-    // a node, it sets the node's `next` to nullptr; this is its last access to the node.
+    // Resumes `to`, and then each handle that is pushed meanwhile. Sets the `next` of a node to
+    // nullptr before it resumes the node's handle. This is the last access to the node.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
         transfer_loop* const outer = std::exchange(current<Platform>(), this);
         while (to) {
@@ -90,8 +90,8 @@ std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_no
 }
 
 /// Returns the executor of a coroutine's promise. promise.get_scheduler() returns a reference to an
-/// executor, a pointer to one, or an executor_ref. If that pointer is nullptr, or if the promise
-/// has no such member, the result refers to no executor.
+/// executor, a pointer to one, or an executor_ref. If get_scheduler() returns nullptr, or if the
+/// promise has no such member, the result refers to no executor.
 template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
     if constexpr (requires { promise.get_scheduler(); }) {
         using named = decltype(promise.get_scheduler());
@@ -115,12 +115,12 @@ namespace detail {
 
 // Counts the users of an executor: the tasks that resume there, and the waits that name it by
 // resume_on(). While a user waits, it is in no queue of the executor; it is posted to the executor
-// when its wait ends. An executor that derives from executor_users counts its users. If it is
-// destroyed while it has a user, it terminates the program.
+// when its wait ends. An executor that derives from executor_users counts its users. The
+// destruction of such an executor terminates the program if there is a user.
 //
-// A user is not counted while the executor runs it, nor when it will never be posted again. An
-// executor runs everything that was posted to it before it is destroyed. So a user that is counted
-// at that time would later be posted to a destroyed executor.
+// A user is not counted while the executor runs it, nor when it will never be posted again. Before
+// an executor is destroyed, it runs everything that was posted to it. So a user that is still
+// counted at the destruction would later be posted to a destroyed executor.
 
 class executor_users {
 protected:

@@ -9,9 +9,9 @@
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. Assume that two
 // threads hand work to each other, and that one of them sleeps. The other one calls the wake, and
 // then waits for the answer. After the call has returned, the woken thread needs another 1.5 to 2
-// times the time of the call until it runs. If the waiter spins for less than that, it falls asleep
+// times as long as the call until it runs. If the waiter spins for less than that, it falls asleep
 // just before its partner hands the work back. The partner must then wake the waiter, and falls
-// asleep itself in the same way. So two threads that have slept once would sleep in every round.
+// asleep itself in the same way. So two threads that have slept once would then sleep each time.
 // The budget is therefore 5/2 of the time of the wake call. The library measures that time when it
 // wakes a thread. The budget stays within [2, 20] us.
 //
@@ -71,7 +71,8 @@ public:
     }
 
     /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each pause. Use it if
-    /// another thread makes such changes often: few reads take few cache lines from that thread.
+    /// another thread often writes what `done()` reads: few reads take the cache line from that
+    /// thread only a few times.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_apart(Done&& done) noexcept {
         return pausing<32, 64>(done);
@@ -92,7 +93,7 @@ public:
         return false;
     }
 
-    /// Calls spin_once(), and then yields for `ns` nanoseconds, until done() returns true.
+    /// Calls spin_once(). Then yields until done() returns true, for at most `ns` nanoseconds.
     /// Returns: the last answer of done().
     template <class Done> static bool spin_then_yield(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
@@ -174,8 +175,8 @@ private:
         }
     };
 
-    // Returns true in a simulation: there is no other thread and the clock stands still, so a spin
-    // would change nothing.
+    // Returns true in a simulation without processors: there is no other thread, and the clock
+    // stands still, so a spin would change nothing.
     static bool is_of_no_use() noexcept {
         auto* const simulated = detail::simulated_machine::here();
         return simulated != nullptr && !simulated->has_processors();
@@ -228,7 +229,7 @@ private:
 /// Waits for another thread that is between two steps. The steps are a few instructions apart, but
 /// that thread may be preempted between them. Each call of this object waits longer: the first 6
 /// calls pause, the next 194 calls yield, and later calls sleep for 50 us. Without the sleep, a
-/// waiter of higher priority could keep the other thread from running. The caller checks its
+/// waiter of higher priority could prevent the other thread from running. The caller checks its
 /// condition between the calls.
 template <class Platform> class basic_backoff {
 public:

@@ -29,9 +29,9 @@
 /// that resumes coroutines; a wait with a time-out whose operation was constructed on a worker and
 /// begins on another thread; a post to a scheduler that has ended.
 //
-// The timer thread sleeps in a parker until the earliest time-out. Another thread unparks it if its
-// new timer is the earliest, or if its runnable needs another resumer. So the service has only one
-// sleep protocol.
+// The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
+// timer unparks the timer thread. So does a thread that posts a runnable for which another resumer
+// is needed. So the service has only one sleep protocol.
 
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -47,9 +47,9 @@ namespace bide { inline namespace BIDE_ABI {
 // Queues timers until they are due. The queue has no thread of its own: any thread adds, cancels
 // and fires timers, several threads at once.
 //
-// A thread that fires the timers of the queue, the sleeper, sleeps until next_ns(). The queue wakes
-// it for an earlier timer. Let `t` be the time of the new timer, and `u` the time until which the
-// sleeper is about to sleep. The pair [timer_queue.next]:
+// A thread that fires the timers of the queue is called a sleeper. It sleeps until next_ns(), and
+// the queue wakes it if an earlier timer is added. Let `t` be the time of the new timer, and `u`
+// the time until which the sleeper is about to sleep. The pair [timer_queue.next]:
 //
 //   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
@@ -76,11 +76,11 @@ namespace detail {
 // A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the
 // tick that the wheel has reached, never later than the present. The level of a node is that of the
 // highest digit in which the tick of the node differs from `reached_`. The slot is the value of
-// that digit. So all nodes at a level are due before all nodes at higher levels, and the first
-// occupied slot of the lowest occupied level holds the next node. When the time of a slot above
-// level 0 has come, the nodes of the slot move down. If the slot has at most 16 nodes, `reached_`
-// first advances to the tick of the earliest node, but not beyond the present. So if this node is
-// due, it moves to level 0 in one step.
+// that digit. So all nodes at a level are due before all nodes at higher levels. The first occupied
+// slot of the lowest occupied level holds the next node. When the time of a slot above level 0 has
+// come, the nodes of the slot move down. If the slot has at most 16 nodes, `reached_` first
+// advances to the tick of the earliest node, but not beyond the present. So if this node is due, it
+// moves to level 0 at once.
 //
 // At level 0, the nodes of one tick are in one list. If few of them are pushed out of order, the
 // list is sorted by time. If many are, a due node may be behind a later node of the same tick. It
@@ -134,8 +134,8 @@ public:
     }
 
     // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
-    // zero, takes the first due node. Otherwise it first passes over up to `skipped` nodes of the
-    // same tick. It passes over a node only if the node behind it is due, too. Before that, moves
+    // zero, takes the first due node. Otherwise first passes over up to `skipped` nodes of the same
+    // tick, but over a node only if the node behind it is due, too. Before it takes a node, moves
     // nodes between levels if their time has come, and decrements `moves` for each move. If `moves`
     // is zero and a node still has to move, returns nullptr: is_moving() is then true, and the
     // caller must call again.
@@ -276,9 +276,9 @@ private:
 
 } // namespace detail
 
-/// A time-out. The owner stores it in its own frame and adds it to a queue. A thread that fires the
-/// timers of the queue then runs `fire` once, at the time `when` or later. `fire` may add the timer
-/// again or destroy it.
+/// A time-out. The owner stores the timer in its own frame and adds it to a queue. A thread that
+/// fires the timers of the queue then runs `fire` once, at the time `when` or later. `fire` may add
+/// the timer again or destroy it.
 struct timer : detail::wheel_node {
     waker fire;                        ///< Runs when the timer is due.
     deadline when = deadline::never(); ///< States when the timer is due.
@@ -385,7 +385,7 @@ public:
     /// Returns the steady time in nanoseconds at which fire_due() may have timers to fire; never_ns
     /// if there is no timer.
     std::int64_t next_ns() const noexcept {
-        // Order: seq_cst [timer_queue.next]; a sleeper reads it after it announced its own time.
+        // Order: seq_cst [timer_queue.next]; a sleeper stores its own time before this load.
         return next_.load(std::memory_order_seq_cst);
     }
 
@@ -455,9 +455,9 @@ private:
         }
         return false;
     }
-    // Fires the timer. The caller holds the lock, which is released meanwhile. The clock of the
-    // timer may have been set back, so that the time of the timer has not come yet. In this case,
-    // puts the timer into the queue again and returns false.
+    // Fires the timer. The caller holds the lock, and this function releases it during the firing.
+    // The clock of the timer may have been set back, so that the time of the timer has not come
+    // yet. In this case, puts the timer into the queue again and returns false.
     bool fire(call& mine, timer& t) noexcept {
         mine.firing = &t;
         unlock();
@@ -481,9 +481,9 @@ private:
     void end_firing(call& mine) noexcept {
         mine.firing = nullptr;
         if (cancelling_ != 0) {
-            // Order: relaxed; written under the lock. A canceller sleeps only if the count is still
-            // the one that it has read. If it has read the old count, it does not fall asleep any
-            // more, or it is woken below. A canceller that reads the new count no longer waits for
+            // Order: relaxed; written under the lock. A canceller sleeps only while the count is
+            // still the one that it has read. If it has read the old count, it no longer falls
+            // asleep, or is woken below. A canceller that reads the new count no longer waits for
             // this firing.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
@@ -502,9 +502,9 @@ private:
             before->next = mine.next;
         }
     }
-    // Sets next_ns() to the time of the earliest node, if that is later than its present value. (If
-    // it is earlier, nothing changes: a sleeper may sleep until the present value, and this
-    // function wakes no sleeper.) The caller holds the lock.
+    // Sets next_ns() to the time of the earliest node, but only to a later time than before: a
+    // sleeper may sleep until the old time, and this function wakes no sleeper. The caller holds
+    // the lock.
     void raise_next() noexcept {
         const std::int64_t next = wheel_.next_ns();
         // Order: both relaxed; written under the lock. A sleeper that misses the later time only
@@ -553,8 +553,8 @@ namespace detail {
 // including those that are being woken or started. While a runnable is queued, no resumer is idle:
 // a resumer becomes idle only if the queue is empty, and a post takes a resumer out of the idle
 // list. So a queued runnable has an active resumer. Then one of three things happens: that resumer
-// takes the runnable, the resumer blocks, or the runnable becomes late. If a step leaves the
-// runnable without an active resumer, that step calls `attention`. The timer thread answers that
+// takes the runnable, the resumer blocks, or the runnable becomes late. If a function leaves the
+// runnable without an active resumer, it calls the waker `attention`. The timer thread answers that
 // call with start_needed(). Only start_needed() starts resumers after the first. If no resumer can
 // be started, start_needed() asks to be called again after `late_ns`.
 
@@ -961,9 +961,9 @@ template <class Platform> void add_service_timer(timer& t) noexcept {
     }
 }
 
-// Arms the time-out of a wait. If the running task is about to begin that wait, and will resume on
-// the scheduler of this worker, the timer goes to that scheduler. That is safe, because the task
-// ends before its scheduler does. Every other timer goes to the service.
+// Arms the time-out of a wait. The timer goes to the scheduler of this worker if the running task
+// is about to begin that wait and will resume there. That is safe, because the task ends before its
+// scheduler does. Every other timer goes to the service.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&

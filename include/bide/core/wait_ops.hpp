@@ -17,8 +17,8 @@
 ///     // Queues the waiter and returns waiting. If the wait is complete, settles the waiter
 ///     // instead, that is, stores its outcome, and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
-///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
-///     // must be in no queue afterwards, or be granted.
+///     // Cancels the wait. Returns true if this call decided it. If `why` has the value
+///     // wait_status::destroyed, the waiter must afterwards be granted or be in no queue.
 ///     bool cancel(basic_waiter<Platform>&, wait_status why) const noexcept;
 ///     // Makes the result of the wait. Throws only if the primitive says so.
 ///     result<basic_permit<Platform>> collect(wait_status what) const;
@@ -36,8 +36,8 @@
 ///     // again() a few times. Each again() tries the operation, because another thread may be
 ///     // about to complete it. Returns when again() has returned true.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // Returns the runnable that completes the wait, if it has not run yet. If it is the next
-///     // one of the worker, it runs inside of the coroutine's job, before the waiter is queued.
+///     // Returns the runnable that completes the wait, if it has not run yet. If the runnable is
+///     // the next of this worker, it runs inside of the coroutine's job before the wait begins.
 ///     runnable& awaited_job() const noexcept;
 ///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls
 ///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins
@@ -45,7 +45,7 @@
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
 ///     // True: try_now() completes the wait, but other tasks run before the coroutine continues.
 ///     static constexpr bool yields_first = true;
-///     // True: the wait cannot be a case of a select, because its decision claims no choice.
+///     // True: the wait cannot be a case of a select: it is decided without a claim of the choice.
 ///     static constexpr bool stands_alone = true;
 /// };
 /// \endcode
@@ -102,7 +102,7 @@ private:
 } // namespace detail
 
 /// The result type of an operation whose value is a T. For an operation that returns a result<void,
-/// E>, a primitive may define an empty T and specialise this.
+/// E>, a primitive may define an empty T and specialise this class for that T.
 template <class T> struct as_result {
     /// The result type.
     using type = result<T>;
@@ -121,9 +121,9 @@ struct no_payload {};
 
 } // namespace detail
 
-/// Names the type of the payload of a wait for an R. The payload is what the wait holds until it is
-/// over, such as the item to send, or the place for the item to receive. Without a specialisation,
-/// the wait has no payload.
+/// Names the type of the payload of a wait for an R. The payload is the data that the wait holds
+/// until its end, such as the item to send, or the place for the item to receive. Without a
+/// specialisation, the wait has no payload.
 /// Requires: until the wait begins, a move of the payload does not throw.
 template <class R> struct wait_payload {
     /// The type of the payload.
@@ -203,13 +203,13 @@ template <class Platform> struct wait_steps {
     bool (*enqueue)(const wait_target&, waiter&) noexcept;
     /// Cancels the wait.
     bool (*cancel)(const wait_target&, waiter&, wait_status why) noexcept;
-    /// Tries a few times; nullptr if that is of no use.
+    /// Tries a few times; nullptr if the operation has no yield_before_wait().
     wait_status (*try_longer)(const wait_target&) noexcept;
     /// Returns the runnable that completes the wait; nullptr if there is none.
     runnable& (*awaited_job)(const wait_target&) noexcept;
-    /// Is called if the waiting task is cancelled; nullptr if the wait then ends with `stopped`.
+    /// Is called if the waiting task is cancelled. If nullptr, the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
-    /// Returns what calls try_now() when the waiter is granted; nullptr if the wait is over then.
+    /// Returns what calls try_now() after a grant. If nullptr, the wait is over at the grant.
     detail::retry_on_grant<Platform>& (*retry_on_grant)(const wait_target&) noexcept;
     /// Undoes an outcome that no caller collects; nullptr if there is nothing to undo.
     void (*give_back)(const wait_target&, wait_status what) noexcept;

@@ -3,7 +3,7 @@
 #define BIDE_CORE_WAIT_STATUS_HPP
 
 /// \file
-/// The outcome of a wait.
+/// Defines the outcome of a wait.
 
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
@@ -19,7 +19,7 @@ enum class wait_status : futex_word {
     stopped,    ///< A stop was requested.
     timed_out,  ///< The deadline has passed.
     no_memory,  ///< There was no memory for the item.
-    all_let_go, ///< One step granted all waits: a grant that is not used goes to no other waiter.
+    all_let_go, ///< All waits were granted at once: an unused grant goes to no other waiter.
     destroyed   ///< The coroutine that waited was destroyed. Only cancel() gets it.
 };
 

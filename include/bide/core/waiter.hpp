@@ -22,12 +22,13 @@
 //                 thread publishes the outcome just before it runs the waker.
 //
 // One release of a primitive may decide several waits. The thread that makes the release is called
-// the releaser. It announces the waits that have wakers, then publishes the waits of threads, and
-// then runs the wakers one by one. All outcomes are announced before the first waker runs, so a
-// waker may cancel any other wait of the same release, or destroy its coroutine. This takes the
-// node out of the list, and the waker of the node does not run. Another thread that cancels such a
-// wait blocks until the node is published (await_outcome()). If a waker makes a release itself, the
-// nodes of that release are appended to the list.
+// the releaser. First it announces the waits that have wakers (stores an outcome with the bit
+// `announced`). Then it publishes the waits of threads. Then it runs the wakers one by one. A waker
+// may cancel any other wait of the same release, or destroy the coroutine of that wait, because all
+// outcomes are announced already. This takes the node of that wait out of the list, and its waker
+// does not run. Another thread that cancels such a wait blocks until the node is published
+// (await_outcome()). If a waker makes a release itself, the nodes of that release are appended to
+// the list.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -39,9 +40,9 @@
 // A releaser that announces a node stores its thread_mark() in `missing`. This number identifies
 // the releaser's thread.
 //
-// A wait may be a case of a select, which completes exactly one of its waits. These waits share a
-// choice (basic_choice). A decider claims the choice, under the primitive's lock, before it decides
-// such a wait.
+// A wait may be a case of a select, which completes exactly one of its waits. The cases of a select
+// share one object, the choice (basic_choice), which records whether a case has completed. Before a
+// decider decides such a wait, it claims the choice, that is, locks it.
 
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/futex.hpp>
@@ -83,18 +84,19 @@ template <class Platform> struct waiter_link {
 
 } // namespace detail
 
-/// Selects one of several waits. The cases of a select share one choice.
+/// Decides which one of several waits completes. The waits of one select, its cases, share a
+/// choice.
 //
 // The state is one word:
 //
 //   bit 0, 1   A releaser holds the claim (core/lock_bits.hpp).
 //   decided    One case has happened. This bit never changes again.
 //
-// A releaser claims the choice of a case before it moves an item to or from that case. It claims it
-// under the lock of its primitive. Then it commits, or abandons the claim if there is no item to
-// move. If another releaser holds the claim, the releaser waits for the end of that claim. It must
-// not skip the case instead: if the other releaser then abandoned its claim, the case would sleep
-// although its item is there.
+// A releaser claims the choice of a case, that is, locks it, before it moves an item to or from
+// that case. It does so under the lock of the case's primitive. It ends the claim by commit(), or
+// by abandon() if there is no item to move. If another releaser holds the claim, the releaser waits
+// for the end of that claim. It must not skip the case instead: if the other releaser then
+// abandoned its claim, the case would sleep although its item is there.
 //
 // Claims cannot deadlock. A releaser that holds a claim waits for nothing but a second claim. It
 // needs two claims only if it matches a sender and a receiver that are both cases of selects. It
@@ -176,7 +178,7 @@ public:
         contested_ = true;
     }
 
-    /// Makes this wait a case of a choice with an owner: if selected, grants the owner's waiter.
+    /// Makes this wait a case of a choice with an owner. If selected, it grants the owner's waiter.
     void contest(basic_choice<Platform>& with) noexcept {
         const auto grant = [](void* choice) noexcept {
             if (basic_waiter* const owner = owner_of(choice)) {
@@ -210,7 +212,8 @@ public:
                missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
 
-    /// Returns whether the node was withdrawn, or has not been queued since it was made or reset.
+    /// Returns whether the node was withdrawn, or not queued after its construction or last
+    /// reset().
     bool is_idle() const noexcept { return phase_ == phase::idle; }
 
     /// Waits for the outcome. If the node was the first in its queue when it was queued, spins
@@ -262,8 +265,8 @@ public:
     /// Waits for the outcome of a wait that a releaser has decided. If the calling thread is that
     /// releaser, the caller runs inside of a waker of the same release. In this case, takes the
     /// node out of the release, and the node's waker does not run.
-    /// Blocks: if another thread is the releaser, until that thread has published the outcome. It
-    /// may first run the wakers of earlier waits of the release.
+    /// Blocks: if another thread is the releaser, until that thread has published the outcome.
+    /// Before that, it may run the wakers of earlier waits of the release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
         for (basic_backoff<Platform> again; !is_decided(); again()) {
         }
@@ -283,7 +286,7 @@ public:
         state_.store(what, std::memory_order_relaxed);
     }
 
-    // --- a wait in no queue: it is decided by one step on the node's own word
+    // --- a wait in no queue: one atomic operation on the node's own word decides it
 
     /// Begins a wait that is in no queue. end_alone() ends it. Called by the owner.
     /// Returns: false if the wait was ended already; then outcome() returns its outcome.
@@ -354,7 +357,7 @@ public:
     /// Returns whether the node has a waker. If not, its owner is a thread.
     bool has_waker() const noexcept { return static_cast<bool>(waker_); }
 
-    /// Claims the choice of this wait, if it has one, before the wait is decided.
+    /// Called before the wait is decided. If the wait is a case of a select, claims the choice.
     /// Returns: true if the wait may be decided; the caller then calls commit() or abandon() and
     /// waits for nothing in between. False if the choice has selected another wait; the caller then
     /// takes this wait out of the queue.
@@ -501,9 +504,9 @@ template <class Platform> class wakers_later;
 /// The waiters are chained through their own links, so their number has no limit.
 ///
 /// Wakers run inside publish(), first in, first out. If a waker releases other waiters, the inner
-/// publish() only announces them, and the outermost publish() of the thread runs their wakers
-/// afterwards. So the depth of the stack does not grow. If a waker blocks in bide (core/futex.hpp),
-/// the later wakers run before it sleeps.
+/// publish() only marks them as decided (basic_waiter::announce()). The outermost publish() of the
+/// thread then runs their wakers. So the depth of the stack does not grow. If a waker blocks in
+/// bide (core/futex.hpp), the later wakers run before it sleeps.
 ///
 /// All outcomes are visible before the first waker runs. A waker may cancel later waiters of the
 /// list, or destroy their coroutines. In both cases, these waiters leave the list and their wakers
@@ -634,8 +637,8 @@ private:
     }
 
     // Publishes the waiters of threads, and announces the waiters that have wakers. If a waiter is
-    // the selected case of a choice with an owner, publishes that case at once, and treats the
-    // waiter of the owner in its place.
+    // the selected case of a choice with an owner, publishes that case at once. The waiter of the
+    // owner then takes its place.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {

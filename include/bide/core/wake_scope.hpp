@@ -4,11 +4,12 @@
 
 /// \file
 /// Resumes coroutines that a release makes runnable and that have no executor. They resume on the
-/// releaser's thread, when it holds no lock, and before the release returns. The stack is bounded.
+/// releaser's thread, when that thread holds no lock, before the release returns. The stack is
+/// bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
-/// that were to resume after it are handed over to another worker, or to the resumers
-/// (core/timer.hpp) if the thread is not a worker. If the resumed coroutine blocks outside of bide
+/// that were to resume after it are handed over. On a worker, another worker takes them. On any
+/// other thread, the resumers do (core/timer.hpp). If the resumed coroutine blocks outside of bide
 /// (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over, another
 /// thread may resume those coroutines at any time. So a coroutine that has blocked must not destroy
 /// the coroutines that were released with it.
@@ -23,9 +24,9 @@
 //
 // The wakers of a release run in the same way, one after the other. If a waker makes a release, the
 // outermost release of the thread runs the wakers of that inner release (core/waiter.hpp). A scope
-// that posts its list is the exception. It runs the wakers of its own releases, so that the
-// coroutines that they make runnable are posted, too. Before a thread blocks, it runs the wakers
-// that its releases have collected.
+// that posts its list is the exception. It runs the wakers of its own releases itself, so that the
+// scope also posts the coroutines that these wakers make runnable. Before a thread blocks, it runs
+// the wakers that its releases have collected.
 //
 // The runnables and the wakers of an outer scope are not handed over. If an executor resumes a
 // coroutine inside post(), and that coroutine blocks, the outer scope is delayed.
@@ -145,8 +146,8 @@ public:
 
     void end() noexcept { mine_.wakers = outer_; }
 
-    // Returns the list that takes wakers. Returns nullptr if the scope that is open now posts its
-    // runnables, but the scope that was open when this object was made did not.
+    // Returns the list that takes wakers. Returns nullptr if the open scope posts its runnables,
+    // and no such scope was open at the construction of this object.
     void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
     // Runs the wakers of the list. If the list only collects wakers, does nothing.
     void run() const noexcept {
@@ -165,7 +166,7 @@ private:
 
 } // namespace detail
 
-/// Collects the coroutines that become runnable on this thread, and resumes them when it closes.
+/// Collects the coroutines that become runnable on this thread, and resumes them at its end.
 template <class Platform> class wake_scope {
 public:
     /// Opens a scope. The outermost scope of this thread runs the collected runnables.
@@ -188,7 +189,8 @@ public:
     }
     /// Opens a scope for a caller that knows no executor. If a run() on this thread had an argument
     /// `if_blocked`, the scope posts its runnables to the executor that the last `if_blocked()`
-    /// returns, or terminates if it returns none. Otherwise it runs its runnables on this thread.
+    /// returns. If that is no executor, the program terminates. If no run() had such an argument,
+    /// the scope runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;
@@ -299,9 +301,10 @@ struct timer;
 
 namespace detail {
 
-// A chain of coroutines that has paused. `forked` contains the runnables that the chain has forked
-// and that no worker has taken. `pauses` counts how often in a row the chain has paused before this
-// pause. After a pause that has queued a forked runnable, the count begins again at 0.
+// A chain of coroutines that has paused. `forked` contains the runnables that the chain has offered
+// to other workers, by fork(), and that no worker has taken. `pauses` counts how often in a row the
+// chain has paused before this pause. After a pause that has queued a forked runnable, the count
+// begins again at 0.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;

@@ -66,10 +66,11 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// \endcode
 ///
 /// The handler never runs in this call. It runs on its associated executor, or if there is none, on
-/// `where`. Until then the wait is work of that executor and of `where`. The memory comes from the
-/// associated allocator of the handler, and is freed before the handler is called. If the operation
-/// throws an exception that is not its error, as async_join() does if the task threw, the exception
-/// leaves the function that runs the executor. For such an operation, use co_spawn().
+/// `where`. Until then the wait counts as outstanding work of that executor and of `where`. The
+/// memory comes from the associated allocator of the handler, and is freed before the handler is
+/// called. If the operation throws an exception that is no error code, the exception leaves the
+/// function that runs the executor. async_join() throws such an exception if the task threw: use
+/// co_spawn() instead.
 ///
 /// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
 /// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before
@@ -83,7 +84,7 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 
 /// Runs a task on an executor of Asio: co_spawn(where, work, token). `where` is an executor or an
 /// execution context of Asio. `work` is a task, or a callable that returns a task. When the task
-/// has ended, the handler gets its value:
+/// has ended, the handler gets the value of the task:
 ///
 /// \code
 /// value of the task                      signature
@@ -92,9 +93,9 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 /// T without a default constructor        void(std::exception_ptr, std::optional<T>)
 /// \endcode
 ///
-/// Every step of the task, and of the tasks that it awaits, runs on `where`, and the first one runs
-/// after this call. Terminates if the executor finds no memory for a step. The handler, the memory
-/// and the exceptions of this call are the same as for async_await().
+/// The code of the task, and of the tasks that it awaits, runs on `where`, and only after this
+/// call. Terminates if the executor finds no memory for a resumption. The handler, the memory and
+/// the exceptions of this call are the same as for async_await().
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
 /// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
 /// the thread of that destructor. If the task is in a wait that a cancellation does not end, the
@@ -111,17 +112,17 @@ using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
 /// \endcode
 ///
 /// The value of the task is made from the arguments of the handler. If the first argument is an
-/// error_code or a std::exception_ptr, it is the error, and is not part of the value. If no other
-/// argument is left, the task is a task<>. If one is left, it is the value. If several are left,
+/// error_code or a std::exception_ptr, it is the error, and is not part of the value. Without other
+/// arguments, the task is a task<>. One other argument is the value itself. If there are several,
 /// the value is a std::tuple of them. An error is thrown; an error_code is thrown as
 /// std::system_error.
 ///
-/// The operation begins on the thread of the coroutine, which must be allowed to use the
+/// The operation begins on the thread of the coroutine. That thread must be allowed to use the
 /// operation's object. The coroutine continues on its own executor.
 /// Cancellation: if the awaiting task is cancelled, the operation gets a request of type terminal,
-/// on the executor of its object. The task waits until the operation has ended, and throws
-/// stopped_error if it was aborted. Without cancellation slots, the task waits until the operation
-/// ends by itself.
+/// on the executor of its object. The task waits until the operation has ended. If the operation
+/// was aborted, the task throws stopped_error. Without cancellation slots, the task waits until the
+/// operation ends by itself.
 inline constexpr use_bide_t use_bide{};
 
 /// An executor of Asio as an executor of bide, for resume_on(), strand and sync_wait().

@@ -31,8 +31,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Awaits an operation in a chain of coroutines, which the stop token of the receiver cancels. When
-// the receiver is called, it may destroy this operation state.
+// Awaits an operation in a chain of coroutines. The stop token of the receiver cancels that chain.
+// When the receiver is called, the receiver may destroy this operation state.
 template <class Names, class T, class Op, class Receiver> class sender_operation {
     using outcome_type = as_result_t<T>;
     struct on_stop {
@@ -60,7 +60,7 @@ public:
 private:
     // Controls the coroutine that awaits the operation (task/detail/task_control.hpp). When the
     // coroutine has ended, the chain calls complete(), on the thread that resumed the coroutine.
-    // The chain is a member, and not a base class, because both classes have a function start().
+    // The chain is not a base class, because both classes have a function start().
     class chain final : public basic_task_control<native_platform> {
     public:
         explicit chain(sender_operation& of) noexcept
@@ -202,12 +202,12 @@ public:
     /// The operation begins in start() and takes its place in the queue there. If it can complete
     /// immediately, start() sends the value. Otherwise the releaser sends the value on its own
     /// thread, before its release returns; use `continues_on` to continue elsewhere. If the
-    /// operation returns a result, the value is that result. If it does not, a stop is sent as
-    /// set_stopped(), and each other error as set_error(std::error_code). connect() allocates the
-    /// frame of a coroutine; nothing else allocates.
+    /// operation returns a result, the value is that result. For any other operation, a stop is
+    /// sent as set_stopped(), and each other error as set_error(std::error_code). connect()
+    /// allocates the frame of a coroutine; nothing else allocates.
     /// Cancellation: the stop token of the receiver stops the operation, and set_stopped() is sent.
-    /// If the operation returns a result that contains the unsent item, that result is sent
-    /// instead. A permit or an item that was granted before the stop is sent as the value.
+    /// But a result that contains the unsent item is sent as the value. A permit or an item that
+    /// was granted before the stop is sent as the value.
     template <class T, int Stops>
     static operation_sender<T, Stops> as_sender(async_op<T, Stops> op) noexcept {
         return operation_sender<T, Stops>(std::move(op));

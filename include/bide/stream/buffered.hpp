@@ -98,7 +98,7 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
     BIDE_CATCH { error = std::current_exception(); }
     if (error) { // of the stream or of a task, or the consumer is cancelled
         running.cancel();
-        // If the set is cancelled, the first call returns when all tasks have ended.
+        // After the cancellation, async_join_next() returns only when all tasks have ended.
         BIDE_TRY { static_cast<void>(co_await running.async_join_next()); }
         BIDE_CATCH {} // a task has failed, or the consumer is cancelled
         std::rethrow_exception(error);
@@ -129,18 +129,19 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
 /// Runs the tasks of a stream on `on`, at most n at once, and yields their values in the order of
 /// the stream. A task that has ended still counts as one of the n until its value was yielded.
 ///
-/// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may produce two
+/// A stream that is not receivable runs as a task, too (stream/merge.hpp), and may produce two
 /// items in advance. If the consumer is cancelled, or a task or the stream fails, the other tasks
 /// are cancelled. next() awaits their ends without blocking, and then throws. Values that were not
 /// yielded are destroyed.
 ///
-/// The tasks may use objects that the stream owns, such as the captures of a lambda that was passed
-/// to map(), or the parameters of a generator. These objects exist until the tasks have ended.
+/// The tasks may use objects that the stream owns: the captures of a lambda that was passed to
+/// map(), for example, or the parameters of a generator. These objects exist until the tasks have
+/// ended.
 ///
-/// If the generator is destroyed before its end, it cancels the tasks and blocks until they have
-/// ended: see ~join_set() (sched/join_set.hpp).
-/// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws the exception of a task
-/// when the value of that task would be yielded; what the stream throws; std::bad_alloc.
+/// If the generator is destroyed before its end, its destructor cancels the tasks and blocks until
+/// they have ended: see ~join_set() (sched/join_set.hpp).
+/// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws what the stream throws,
+/// std::bad_alloc, and the exception of a task when it would have to yield the value of that task.
 template <stream S>
     requires detail::is_task<stream_item_t<S>>
 auto buffered(task_runner& on, S source, std::size_t n) {

@@ -6,8 +6,8 @@
 /// Defines merge(), which runs several streams as tasks of a scheduler or a run_loop and receives
 /// the items of all of them.
 ///
-/// A merged stream has async_recv(), so a wait for its items can have a time-out or a stop token,
-/// and can be a case of a select. merge() of a single generator adds these to the generator.
+/// A merged stream has async_recv(). So a wait for its items can have a time-out or a stop token,
+/// or be a case of a select. merge() of a single generator adds these to the generator.
 //
 // Each stream has a pump: a task that sends the items of the stream into the common channel. Each
 // pump has a sender of the channel, so the end of the last pump closes the channel. A receiver that
@@ -72,7 +72,7 @@ private:
     }
 
     void fail(std::exception_ptr why) noexcept {
-        // Order: relaxed; this step only decides which pump writes `error_`. That pump publishes
+        // Order: relaxed; the exchange only decides which pump writes `error_`. That pump publishes
         // the exception when it ends.
         if (!failed_.exchange(true, std::memory_order_relaxed)) {
             error_ = std::move(why);
@@ -110,8 +110,8 @@ private:
 /// Thread safety: one async_recv() at a time.
 /// Destroys: cancels the streams and waits for their ends. Items that were not received are
 /// destroyed first, and then the streams with their functions and captures, which items may use.
-/// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). Does not block if
-/// async_recv() has returned nothing or thrown a failure before.
+/// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). If async_recv() has
+/// already returned nothing or thrown an exception of a stream, does not block.
 template <class T> class [[nodiscard]] merged {
 public:
     /// The type of an item.

@@ -9,7 +9,7 @@
 /// An operator takes its stream by value and owns it. To use a channel, pass a pointer to it. An
 /// operator runs in the coroutine that awaits its next(), and asks its stream for an item only
 /// during that await. If the stream or a passed function throws, next() throws that exception once.
-/// Afterwards the resulting stream has ended; only that of map() continues.
+/// Afterwards the resulting stream has ended, but a stream made by map() continues.
 ///
 /// \code
 /// auto even = bide::filter(&numbers, [](int n) { return n % 2 == 0; });
@@ -78,7 +78,7 @@ concept stream = requires(detail::next_t<S>& next) {
     *next;
 };
 
-/// A stream with async_recv(): a wait for an item can end early without losing an item. merge()
+/// A stream with async_recv(): a wait for an item can end early, and no item is lost. merge()
 /// (stream/merge.hpp) makes a receivable stream of any streams.
 template <class S>
 concept receivable = stream<S> && detail::has_async_recv<S>;
@@ -218,7 +218,7 @@ async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_p
 // the operator receives no item, and items wait in their stream.
 
 /// Slows a stream down. Yields each item at once, and asks the stream for the next item only when
-/// `period` has passed since then. No item is dropped.
+/// `period` has passed after the time of that item. No item is dropped.
 template <stream S, class R, class P>
 async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
     for (deadline next = deadline::poll();;) {
@@ -276,8 +276,8 @@ template <class Batch, stream S, class Add> async_generator<Batch> gathered(S so
 
 } // namespace detail
 
-/// Yields an item if no other item comes within the time `quiet` after it. If another item comes
-/// within that time, drops the earlier one. At the end of the stream, yields the last item at once.
+/// Yields an item if no other item comes within the time `quiet` after it. If one does, drops the
+/// earlier item. At the end of the stream, yields the last item at once.
 ///
 /// If the stream fails, or the consumer is cancelled, next() first returns the last item that was
 /// received, and then throws.

@@ -87,9 +87,9 @@ struct unfinished_task {
     /// The name of the task (task::named(), this_task::set_name()); "" if it has none.
     std::string name{};
 
-    /// What the task waits for, such as "mutex 'accounts', held by task 'writer'". This text is "",
-    /// unless the program is built with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp) and that
-    /// check has a note of the wait.
+    /// What the task waits for, such as "mutex 'accounts', held by task 'writer'". Without
+    /// BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), this text is "". It is also "" if that check
+    /// has no note of the wait.
     std::string waits_for{};
 
     /// False if the task is runnable.

@@ -2,7 +2,7 @@
 #ifndef BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 #define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
-// Defines the payloads of the waits for an item, by a coroutine or a select. This header
+// Defines the payload of a wait for an item, that is, the data that the wait carries. This header
 // specialises wait_payload, which decides the layout of a basic_async_op. So each header that names
 // a basic_async_op, of whatever type, must include this one.
 
@@ -64,10 +64,10 @@ private:
     release how_ = nullptr;
 };
 
-// Gives the operations access to a channel or to a handle of one. core() returns the shared part: a
-// Source (item_wait.hpp) that also has send_n(), recv_n() and size(). keep() returns an object that
-// keeps the core alive while an operation waits. For a channel, that object is empty, because the
-// owner of the channel keeps the core alive.
+// Gives the operations access to a channel, or to a handle of a channel. core() returns the core of
+// that channel: a Source (item_wait.hpp) that also has send_n(), recv_n() and size(). keep()
+// returns an object that keeps the core alive while an operation waits. For a channel, that object
+// is empty, because the owner of the channel keeps the core alive.
 struct channel_access {
     template <class Self> static auto& core(Self& of) noexcept { return of.core(); }
     template <class Self> static keep_alive keep(Self& of) noexcept {

@@ -25,13 +25,13 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // Holds one T for each process. The first use makes the T. It is never destroyed, because threads
 // may run after statics were destroyed.
 //
-// A child of fork() has no threads of its parent, so it cannot use a T that owns threads. Its first
-// use makes a new T. The parent's T stays in the child's memory as it was at the fork, possibly
-// locked, and the child does not access it again.
+// A child of fork() has no threads of its parent, so it cannot use a T that owns threads. The first
+// use in the child makes a new T. The parent's T stays in the child's memory as it was at the fork,
+// possibly locked, and the child does not access it.
 template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
     // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
-    // Returns nullptr if make() does, or if there is no memory for the handler of fork().
+    // Returns nullptr if make() returns it, or if there is no memory for the handler of fork().
     // Throws: any exception of make().
     template <class Make> static T* get(Make make) {
         // Order: acquire [process_wide.publish]; the caller sees the finished T.
@@ -125,7 +125,8 @@ private:
 #endif
 };
 
-// Executes the heavy fence of the platform, or else of the system. Returns false if there is none.
+// Executes the heavy fence of the platform. If the platform has none, executes that of the system.
+// Returns false if there is neither.
 template <class Platform> bool heavy_fence() noexcept {
     if constexpr (requires { Platform::heavy_fence(); }) {
         return Platform::heavy_fence();

@@ -10,8 +10,8 @@
 namespace bide { inline namespace BIDE_ABI {
 
 // Describes how a suspended chain of coroutines resumes. The last coroutine of the chain is called
-// the leaf. This object lies in the frame of the leaf. The handle of the leaf lies in the context
-// of the chain instead, so that the context can resume the leaf without a read of its frame.
+// the leaf. This object lies in the frame of the leaf. The handle of the leaf lies in the
+// basic_task_context of the chain, so a resumption need not read the frame.
 struct suspension {
     executor_ref* where = nullptr; // resumes the chain
     waker interrupt;               // ends the wait, on any thread
@@ -72,14 +72,14 @@ struct inner_job {
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
 // thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
-// to run again. A promise has a member task_context(), by which the coroutines that it awaits find
-// the context. If a promise has no such member, its coroutine resumes as core/async_op.hpp
-// describes.
+// to run again. The promise of each coroutine has a member task_context(), by which an awaited
+// coroutine finds the context. If a promise has no such member, its coroutine resumes as
+// core/async_op.hpp describes.
 template <class Platform> class basic_task_context {
 public:
     // Begins a wait of the chain. From now on, a canceller may call at.interrupt, once, to end the
     // wait; wake() is then called as after any wait. Returns false if the chain is cancelled
-    // already: the caller then must not wait.
+    // already. Then no wait has begun, and neither wake() nor end_wait() is called.
     // Requires: `at` is not moved or destroyed until the chain resumes.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;
@@ -87,8 +87,8 @@ public:
     // Ends a wait that has begun but is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The thread that decides the wait calls this function once
-    // for each begin_wait(), unless end_wait() has ended that wait. Afterwards that thread does not
+    // Resumes the chain after its wait. After each begin_wait(), either end_wait() is called, or
+    // the thread that decides the wait calls this function once. Afterwards that thread does not
     // access the chain.
     virtual void wake() noexcept = 0;
 
@@ -101,8 +101,9 @@ public:
     virtual bool is_cancelled() noexcept = 0;
 
     // Called if a cancelled chain awaits children (task/compose.hpp). Such children are started
-    // nevertheless, as cancelled ones. To end a loop of such awaits, each call counts one of them.
-    // Returns true if the count has reached a limit: this await then starts no child.
+    // nevertheless, but are cancelled from the start. Each call counts one such await. If the count
+    // has reached a limit, returns true, and the await starts no child. This ends a loop of such
+    // awaits.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the time at which the chain is cancelled.

@@ -25,8 +25,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // execution context lists every job.
 //
 // The destructor of an execution context calls shutdown(). At that time no thread runs the context,
-// but any thread that releases a lock or sends an item may still post. So shutdown() runs the jobs
-// instead of the context:
+// but any thread that releases a lock or sends an item may still post. So shutdown() itself runs
+// the jobs, in place of the context:
 //
 //   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
 //   2. It waits for the posts that have begun before.
@@ -178,7 +178,7 @@ private:
         return std::exchange(mine, outer).ended;
     }
 
-    // A job may end only in a step. So the function that starts a job never calls its handler.
+    // A job may end only in a step. So the function that starts a job never calls the handler.
     bool may_finish_here() const noexcept override { return native_platform::local<here>().runs; }
     void post_home() noexcept override { post(this->to_run()); }
     void finish() noexcept override { native_platform::local<here>().ended = this; }
@@ -213,8 +213,8 @@ template <class Asio> void asio_service<Asio>::shutdown() noexcept {
 }
 
 // An operation of Asio that awaits an operation or a task of bide is a job with a handler. The job
-// is one allocation, and its coroutine is another one. Both use the allocator of the handler, and
-// are freed before the handler is called.
+// and its coroutine are one allocation each. Both use the allocator of the handler, and are freed
+// before the handler is called.
 
 // An executor of Asio, or an execution context that has one.
 template <class Asio, class T>
@@ -274,7 +274,7 @@ template <class Asio> typename Asio::error_code asio_code(std::error_code e) noe
     }
 }
 
-// ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
+// ---- The signature of the handler, and its arguments: the outcome of the coroutine
 
 // The type of a handler with these arguments.
 template <class Arguments> struct asio_signature;
@@ -287,8 +287,9 @@ using asio_arguments =
     std::conditional_t<std::is_void_v<V>, std::tuple<Error>, std::tuple<Error, nonvoid_t<V>>>;
 
 // The signature of the handler of an operation whose outcome is an R. It is void(error_code,
-// value). But it is void(R) if the error is more than a code, or if there may be no value to pass
-// beside an error code.
+// value), or void(error_code) without a value. It is void(R) in three cases: the operation returns
+// a result, its error is more than a code, or its value has no default constructor, so that no
+// value could be passed beside an error.
 template <class Asio, class V, class R> struct asio_operation_signature {
     using error_code = typename Asio::error_code;
     using value = typename R::value_type;
@@ -546,8 +547,8 @@ private:
     }
 
     bool aborted_ = false; // by the slot of the handler
-    // complete() empties these members. It need not destroy this object, because steps that Asio
-    // has not destroyed yet may own it for longer.
+    // complete() empties these members, because this object may live longer than its job: steps
+    // that Asio has not destroyed yet may own it.
     std::optional<recipient> to_;
     std::optional<asio_frame<V, alloc, Source>> frame_;
 };
@@ -635,7 +636,8 @@ template <class Asio> struct asio_co_spawn {
 //
 // With this token, an operation of Asio returns a task. The handler stores its arguments and sets
 // an event, for which the task waits. If the task is cancelled, it requests the cancellation of the
-// operation. Then it waits for the end, because the operation may use objects of the task.
+// operation. It then waits until the operation has ended, because the operation may use objects of
+// the task.
 
 // The state that the handler and the task share.
 template <class Asio, class Results> struct asio_reply {
@@ -675,7 +677,7 @@ private:
 };
 
 // Returns the executor of the object of an operation, such as a socket. A cancellation is requested
-// on that executor. If the operation does not name it, returns nullptr.
+// on that executor. If the operation names no executor, returns nullptr.
 template <class Initiation> auto asio_object_executor(const Initiation& how) noexcept {
     if constexpr (requires { how.get_executor(); }) {
         return how.get_executor();
@@ -707,9 +709,10 @@ template <class... Values> auto asio_value(Values&&... values) {
         return std::tuple<Values...>(std::move(values)...);
     }
 }
-// Makes the value as asio_value() does, but if the first argument is an error, throws it, and
-// leaves it out of the value. `stopped` has the same meaning as for asio_throw().
-// Throws: the error.
+// Makes the value as asio_value() does. If the type of the first argument is an error code or a
+// std::exception_ptr, that argument is not part of the value. `stopped` has the same meaning as for
+// asio_throw().
+// Throws: the error, if such an argument holds one.
 template <class Asio, class First, class... Values>
 auto asio_outcome(bool stopped, First&& first, Values&&... values) {
     if constexpr (std::is_same_v<First, typename Asio::error_code> ||

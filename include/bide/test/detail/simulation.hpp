@@ -10,7 +10,7 @@
 // One thread, the owner, does everything. A step runs one runnable or fires one timer;
 // step_order.hpp chooses which. If nothing is runnable, the clock jumps to the next timer. Each
 // decision depends only on the seed and on earlier decisions, and not on addresses or measured
-// times. Runnables that other threads post go to a separate queue. Each of them ends the run with
+// times. Runnables that other threads post go to a separate queue. Each such post ends the run with
 // an error.
 
 #include <bide/sched/injector.hpp>
@@ -175,10 +175,10 @@ public:
         }
     }
 
-    // Makes steps until is_over() returns true, or until no step is possible before or at the time
-    // `until`. In the second case, sets the clock to `until`, unless `until` is never_ns. Returns
-    // the last result of is_over(). Terminates with a message if the caller is not the owner, or is
-    // a task.
+    // Makes steps until is_over() returns true, or until no step is possible up to the time
+    // `until`. In the second case, also sets the clock to `until`, but not to never_ns. Returns the
+    // last result of is_over(). Terminates with a message if the caller is not the owner, or is a
+    // task.
     // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over) {
         if (!is_owner() || in_step_) {
@@ -248,9 +248,9 @@ public:
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
-    // Called when the owner is about to sleep. If a step is under way, terminates the program.
-    // Otherwise runs the simulation until is_over() returns true, or until no step is possible
-    // before or at the time `until`.
+    // Called when the owner is about to sleep. If a task or a hook runs, terminates the program.
+    // Otherwise runs the simulation until is_over() returns true, or until no step is possible up
+    // to the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
         if (in_step_) {
             blocks();
@@ -305,8 +305,9 @@ public:
 
 private:
     // The simulated time when the scheduler is constructed. It is later than the present time of
-    // any real clock. So if an object was constructed before the scheduler, its deadlines have
-    // passed at the start. For example, a rate_limiter is full. The clock can advance by 220 years.
+    // any real clock. So if an object was constructed before the scheduler, the deadlines of that
+    // object have passed at the start. For example, the token bucket of a rate_limiter is full. The
+    // clock can advance by 220 years.
     static constexpr std::int64_t start_ns =
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
@@ -384,8 +385,8 @@ private:
     }
 
     // Makes steps like run(), but never throws. If a task throws, the next run() throws the
-    // exception. The limits of the options may be reached already, so this function has a separate
-    // limit of steps. If that limit is reached, terminates the program.
+    // exception. The limits of the options may be reached already, so a separate limit of steps
+    // applies here. If that limit is reached, terminates the program.
     template <class IsOver> bool run_or_die(std::int64_t until, IsOver&& is_over) noexcept {
         const std::uint64_t more = std::max(how_.max_steps, most_last_steps);
         const std::uint64_t most = steps_ + std::min(more, UINT64_MAX - steps_);
@@ -396,7 +397,7 @@ private:
         });
     }
 
-    // Makes one step. Returns false if no step is possible before `until`.
+    // Makes one step. Returns false if no step is possible up to the time `until`.
     bool step(std::int64_t until) {
         reads_ = 0;
         if (!closing_) {
@@ -465,7 +466,7 @@ private:
     }
 
     // Removes the runnable at the place `at`, and returns it. If `at` is 0, the other runnables
-    // keep their order. Otherwise the last runnable takes the place.
+    // keep their order. Otherwise the last runnable moves to the place `at`.
     queued take(std::size_t at) {
         const queued q = ready_[at];
         if (at == 0) {

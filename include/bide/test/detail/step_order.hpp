@@ -4,20 +4,20 @@
 
 // Chooses which runnable runs next (test/detail/simulation.hpp), and where a task is interrupted.
 //
-// A task may yield after an operation that completes at once, as if its budget was spent
-// (core/wake_scope.hpp). The budgets here are much smaller than usual. So another task may run
-// between any two operations.
+// A task yields when its budget of operations is spent (core/wake_scope.hpp), even after an
+// operation that completes at once. The budgets here are much smaller than usual. So another task
+// may run between any two operations.
 //
-// task_order::priorities works as in PCT. Each task gets a random priority when it is spawned. The
-// runnable task with the highest priority runs. A change point has the number of a step, and a
-// priority below those of all tasks. At that step, the task that is about to run gets the priority
-// of the change point, and the next task is chosen again. The step numbers are drawn independently
-// of the order of these priorities. So if change points have lowered two tasks, either of them may
-// run first.
+// task_order::priorities works as in PCT (test/simulation.hpp cites the paper). Each task gets a
+// random priority when it is spawned. The runnable task with the highest priority runs. A change
+// point has the number of a step, and a priority below those of all tasks. At that step, the task
+// that is about to run gets the priority of the change point, and the next task is chosen again.
+// The step numbers are drawn independently of the order of these priorities. So if change points
+// have lowered two tasks, either of them may run first.
 //
 // A task that yields again and again gets a priority below all others. Otherwise a loop that waits
 // for another task by yielding would run for ever. Each run draws the number of yields after which
-// that happens, so that a switch may come after any number of yields.
+// that happens: 16, 32, 64 and so on up to 1,024.
 //
 // Some runnables belong to no task: the timer, a child of when_all(), and a coroutine that runs
 // outside of all tasks. They get a new random priority at each step.
@@ -47,10 +47,10 @@ public:
 
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
 
-    // Called when a task yields after it has run `runs` times in a row. Both functions return true
-    // if the task must get a priority below all others, because it probably waits for another task.
-    // is_polling() is for a task that calls yield(). is_endless() is for a task whose budget is
-    // spent. Such a task may just have much work, so is_endless() has the higher limit.
+    // Called when a task yields after it has run `runs` times in a row. If the task probably waits
+    // for another task, both functions return true. The task must then get a priority below all
+    // others. is_polling() is for a task that calls yield(). is_endless() is for a task whose
+    // budget is spent. Such a task may just have much work, so is_endless() has the higher limit.
     bool is_polling(std::uint64_t runs) const noexcept { return runs >= most_yields_; }
     bool is_endless(std::uint64_t runs) const noexcept { return runs >= 8 * most_yields_; }
 
