@@ -3,8 +3,8 @@
 #define BIDE_FWD_HPP
 
 /// \file
-/// Declares the types that users name in their own headers, without their definitions. Includes no
-/// standard header but `<cstdint>`. States the default template arguments and the alias templates.
+/// Declares the types that users name in their own headers, and does not define them. Includes only
+/// one standard header, `<cstdint>`. States the default template arguments and the alias templates.
 /// The headers that define the types include this header.
 
 #include <bide/core/config.hpp>
@@ -42,8 +42,8 @@ template <class T, class Platform> struct result_on_platform {
 
 } // namespace detail
 
-/// Is result<T>. The functions of a mutex that take a stop token return this type, which depends on
-/// `Platform`. So only a program that calls such a function includes core/result.hpp.
+/// Is result<T>, as a type that depends on `Platform`. The functions of a mutex that take a stop
+/// token return it. The compiler needs core/result.hpp only where a program calls such a function.
 template <class T, class Platform>
 using result_on = typename detail::result_on_platform<T, Platform>::type;
 
@@ -75,7 +75,7 @@ template <class T, int Stops = 0> using async_op = basic_async_op<T, native_plat
 
 /// See core/callback_wait.hpp.
 template <class T, class Platform> class basic_callback_wait;
-/// Is a wait of a native program.
+/// Is the callback wait of native threads.
 template <class T> using callback_wait = basic_callback_wait<T, native_platform>;
 
 // ---- sync

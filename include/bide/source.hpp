@@ -6,7 +6,7 @@
 /// Contains the definitions that the headers omit if BIDE_COMPILED is defined.
 ///
 /// The CMake target bide::compiled compiles this file once. A program without that target includes
-/// it in one of its files, before any other header of bide.
+/// this file in one of its source files, before any other header of bide.
 
 #if defined(BIDE_CORE_CONFIG_HPP)
 #error "bide: include bide/source.hpp before any other header of bide"

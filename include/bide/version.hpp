@@ -3,7 +3,7 @@
 #define BIDE_VERSION_HPP
 
 /// \file
-/// States the version of the library. CMake reads it from here.
+/// States the version of the library. CMake reads the version from this file.
 
 /// The first number of the version.
 #define BIDE_VERSION_MAJOR 0

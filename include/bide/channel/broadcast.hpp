@@ -27,7 +27,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// Why a subscriber received nothing.
 struct recv_error {
     errc code;            ///< lagged, closed, empty, stopped or timeout.
-    std::uint64_t missed; ///< The number of values that it missed, if it lagged.
+    std::uint64_t missed; ///< For lagged: the number of values that it missed.
 };
 
 namespace detail {
@@ -138,7 +138,7 @@ public:
     result_type try_recv_until(deadline when) { return wait(when); }
 
     /// Receives as recv() does, for a coroutine.
-    /// Cancellation: if the operation is destroyed, it has received no value.
+    /// Cancellation: if the operation is destroyed, no value counts as received.
     basic_async_op<result_type, Platform> async_recv() noexcept {
         return {receiving{{at_.state(), at_.reader()}}};
     }

@@ -20,9 +20,10 @@
 /// header of `task`, or core/async_op.hpp.
 ///
 /// Items go through a lock-free ring. If the ring is full, a sender waits in a queue. If the ring
-/// is empty, a receiver waits in another queue. The thread that makes room, or adds an item, also
-/// moves the item of the waiter. channel/ring.hpp has the ring. detail::basic_channel_core below
-/// has the protocol between the ring and the queues, and its proof.
+/// is empty, a receiver waits in another queue. The thread that makes room also moves in the item
+/// of a waiting sender. The thread that adds an item also moves an item to a waiting receiver.
+/// channel/ring.hpp has the ring. detail::basic_channel_core below has the protocol between the
+/// ring and the queues, and its proof.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
@@ -32,17 +33,17 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The operations that send, for a channel or a sending handle, which is of class `Self`.
+/// The operations that send. `Self` is the class of a channel or of a sending handle.
 template <class Self, class T, class Platform> class send_operations {
     using sent = result<void, send_error<T>>;
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
-    /// Appends an item to the channel; a priority_channel orders its items. If a form of send
-    /// fails, its error contains the item. If it throws, the caller's item is unchanged.
+    /// Appends an item to the channel; a priority_channel orders its items. If a send fails, its
+    /// error contains the item. If a send throws, the caller's item is unchanged.
     /// Blocks: while the channel is full.
     /// Returns: errc::closed, with the item, if the channel is closed.
-    /// Memory order: what happens before the call happens before the recv() of the item returns.
+    /// Memory order: what happens before the call happens before the item's recv() returns.
     sent send(T&& value) { return send_by(value, deadline::never()); }
     /// Does the same with a copy of `value`.
     sent send(const T& value)
@@ -61,8 +62,8 @@ public:
         return send(std::move(token), T(value));
     }
 
-    /// Sends as send() does if there is room. Never blocks, except while another thread is between
-    /// two steps of its own receive.
+    /// Sends as send() does if there is room. Never blocks, except while another thread is in the
+    /// middle of a receive.
     /// Returns: as send(), or errc::full.
     sent try_send(T&& value) noexcept(!allocates<Self>) {
         return detail::to_result(source().send(value), value);
@@ -110,9 +111,9 @@ public:
         return async_emplace(std::forward<U>(value));
     }
 
-    /// The compiler chooses this overload only for an argument in braces, and then reports an
-    /// error. (The overload above cannot deduce U from braces. For every other argument it is the
-    /// better match, because it is not const.)
+    /// Makes the compiler report an error for an argument in braces. For such an argument, the
+    /// overload above cannot deduce U. For every other argument, the overload above is the better
+    /// match, because it is not const.
     basic_async_op<sent, Platform> async_send(T) const
         requires(detail::is_broken_in_braces<T>)
     {
@@ -133,7 +134,7 @@ public:
                                         std::forward<Args>(args)...)};
     }
 
-    /// Sends as async_send() does, but `value` belongs to the caller until it is sent.
+    /// Sends as async_send() does, but moves from `value` only when the item is sent.
     /// Requires: `value` and the channel stay in place until the operation is over.
     basic_async_op<result<void>, Platform> async_send_from(T& value) noexcept {
         auto& to = source();
@@ -175,7 +176,7 @@ private:
     }
 };
 
-/// The operations that receive, for a channel or a receiving handle, which is of class `Self`.
+/// The operations that receive. `Self` is the class of a channel or of a receiving handle.
 template <class Self, class T, class Platform> class receive_operations {
 public:
     /// The type of an item.
@@ -196,7 +197,7 @@ public:
     result<T> recv(typename Platform::stop_token token) { return recv_by(token); }
 
     /// Receives as recv() does, if there is an item. Never blocks, except while another thread is
-    /// between two steps of its own send.
+    /// in the middle of a send.
     /// Returns: the item; errc::empty; errc::closed if no more items will come.
     result<T> try_recv() noexcept {
         std::optional<T> item;
@@ -253,8 +254,8 @@ public:
                 detail::recv_n_payload(detail::channel_access::keep(self()))};
     }
 
-    /// Receives until the channel is closed and empty: for (T v : channel). An iterator has
-    /// received the item that it refers to.
+    /// Receives until the channel is closed and empty: for (T v : channel). An iterator contains
+    /// the item that it received last.
     class iterator;
     /// Receives the first item. Blocks: as recv() does.
     iterator begin() { return iterator(self()); }
@@ -274,8 +275,8 @@ private:
     Self& self() noexcept { return static_cast<Self&>(*this); }
     auto& source() noexcept { return detail::channel_access::core(self()); }
 
-    // Inlines the first attempt. Without inlining, the std::optional would be returned through
-    // memory, and the caller would wait for that store.
+    // Inlines the first attempt. Without inlining, the std::optional is returned through memory,
+    // and the caller waits for that store.
     template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
         const wait_status now = source().recv(detail::into(out));
         return now != wait_status::waiting ? now : wait_to_recv(out, limit);
@@ -325,7 +326,7 @@ private:
     mutable std::optional<T> item_;
 };
 
-/// The operations on the state of a channel, for a channel or a handle, which is of class `Self`.
+/// The operations on the state of a channel. `Self` is the class of a channel or of a handle.
 template <class Self> class state_operations {
 public:
     /// Closes the channel, for both sides and all handles. Later sends fail, and waiting senders
@@ -345,8 +346,8 @@ public:
     std::size_t size() const noexcept { return detail::channel_access::core(self()).size(); }
     /// Returns true if no item was in the channel at one instant.
     bool empty() const noexcept { return size() == 0; }
-    /// Returns true if, at one instant of the call, a send would have waited or failed. With a
-    /// capacity of 0, always returns true. An unbounded or a sliding channel always returns false.
+    /// Returns true if, at one instant of the call, there was no room for an item. With a capacity
+    /// of 0, always returns true. An unbounded or a sliding channel always returns false.
     bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
 
 protected:
@@ -360,8 +361,8 @@ private:
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
 };
 
-/// The common base of all kinds of channels. `Self` is the class of the channel, `Core` its
-/// protocol.
+/// The common base of all kinds of channels. `Self` is the class of the channel. `Core` is the
+/// class of its items and waiters.
 template <class Self, class T, class Platform, class Core>
 class channel_operations : public send_operations<Self, T, Platform>,
                            public receive_operations<Self, T, Platform>,
@@ -390,14 +391,14 @@ namespace detail {
 
 // A channel without its public operations: a ring, and the two queues of its waiters.
 //
-// Items go through the ring without any lock. If a sender finds the ring full, or a receiver finds
-// it empty, it enters the queue of its side, under one lock. `flags` says which queues have
-// waiters. The positions are the head and the tail of the ring. An operation that has moved a
-// position reads the flags. If the other side has waiters, the operation settles: under the lock,
-// it moves items from the ring to waiting receivers, and from waiting senders into the ring, until
-// neither is possible. So a wait either ends with its item moved, or has no effect. No waiter is
-// woken only to look again, no waiter finds its item taken by another thread, and a time-out or a
-// stop is decided under the lock.
+// Items go through the ring without any lock. A sender that finds the ring full enters the senders'
+// queue. A receiver that finds the ring empty enters the receivers' queue. One lock guards both
+// queues. Two flags in the word of the lock say which queues have waiters. The positions are the
+// head and the tail of the ring. An operation that has moved a position reads the flags. If the
+// other side has waiters, the operation settles: under the lock, it moves items from the ring to
+// waiting receivers, and from waiting senders into the ring, until neither is possible. So a wait
+// either ends with its item moved, or has no effect. No waiter is woken only to look again, and no
+// other thread can take a waiter's item. A time-out or a stop ends a wait under the lock.
 //
 // Why no waiter sleeps while an item is in the channel [ring.position]. One side moves a position
 // and then reads the flags. The other side raises its flag and then reads the positions. All four
@@ -410,46 +411,48 @@ namespace detail {
 //
 // If the tail moved first, the receiver finds the ring not empty, lowers the flag and tries again.
 // If the flag was raised first, the sender sees the flag and settles after its item is published.
-// This holds for each of many senders, independently of the other senders. A flag stays raised from
-// an instant at which the ring was empty until there are no waiters. So each sender that moved the
-// tail since then settles, one at a time under the lock. The last sender to publish finds all items
-// published. To wake one receiver for each item is not enough. Suppose that the first of two
-// senders publishes last. The receiver that the second sender wakes finds the first slot
-// unpublished and sleeps again.
+// This holds for each of many senders, independently of the other senders. The receivers' flag is
+// raised before a receiver finds the ring empty, and stays raised until no receiver waits. So each
+// sender that moves the tail in that time settles, one at a time under the lock. The last of these
+// senders to publish finds all their items published. It would not be enough if each sender only
+// woke one receiver. Suppose that the first of two senders publishes last. The receiver that the
+// second sender wakes finds the first slot unpublished and sleeps again. The first sender then
+// wakes one receiver, and the second item stays in the ring.
 //
 // A slot that is claimed and not published is neither full nor empty. A thread that finds such a
-// slot (attempt::busy) releases the lock and soon tries again. The operation of a coroutine does
-// the same and does not suspend, because the claimer will publish within a few instructions.
+// slot (attempt::busy) does not wait in a queue, but soon tries again without the lock. The
+// operation of a coroutine does the same and does not suspend. The reason is that the claimer
+// publishes within a few instructions.
 //
 // Last access. The flags are read between the claim and the publication of a slot. If the other
-// side's flag is down, the publication is the operation's last access to the channel. If it is up,
-// the operation acquires the lock, publishes under it, and the release of the lock is its last
+// side's flag is down, the publication is the operation's last access to the channel. If that flag
+// is raised, the operation publishes under the lock, and the release of the lock is its last
 // access. So a receiver that has its item may destroy the channel: no sender of a received item
 // accesses the channel after the destructor has acquired the lock.
 //
 // Closing sets a bit in the tail. If a send moved the tail before that, its item is received or
 // stays in the channel. A receiver is told "closed" if the ring is empty and the bit is set.
 //
-// Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims
-// a slot. If the ring is empty, the sender gives its item to the first waiting receiver. It moves
-// no position, so it does not settle. If the ring is not empty, the sender puts its item into the
-// ring, behind the older items. (Receivers may wait although the ring is not empty: an older item
-// may lie behind a slot that is not published yet.) A receiver never takes an item past the ring,
-// because the items in the ring are older than those of waiting senders.
+// Items that do not go through the ring. A sender that finds the receivers' flag raised acquires
+// the lock before it claims a slot. If the ring is empty, the sender gives its item to the first
+// waiting receiver. It moves no position, so it does not settle. If the ring is not empty, the
+// sender puts its item into the ring, behind the older items. (Receivers may wait although the ring
+// is not empty, if the first slot is claimed and not published yet.) A receiver never takes an item
+// directly from a waiting sender, because the items in the ring are older.
 //
 // A waiter that enters its queue does not settle either. It has read the positions after it raised
 // its flag. If a thread moves a position later, that thread reads the flag and settles.
 //
-// With a capacity of 0, the ring is always full and always empty. So all items go past the ring,
-// and each waiter that enters its queue settles. To settle then means to match waiting senders with
-// waiting receivers.
+// With a capacity of 0, the ring is always full and always empty. So all items go directly from
+// senders to receivers, and each waiter that enters its queue settles. To settle then means to
+// match waiting senders with waiting receivers.
 template <class T, class Platform, class Stamp> class basic_channel_core {
     static_assert(is_element<T>);
 
 public:
     static constexpr const char* waited_for = "channel";
 
-    // A node carries the T to send, or the receiver's destination.
+    // The node of a wait carries the T to send, or the destination of the item to receive.
     using node = basic_waiter<Platform>;
 
     explicit basic_channel_core(std::size_t capacity) : ring_(capacity) {}
@@ -496,7 +499,8 @@ public:
         return transfer_n<side::receiving>(put, most);
     }
 
-    // Completes `w` and returns its status. If `w` has to wait, queues it and returns waiting.
+    // If the send or receive of `w` can end now, completes `w` and returns its status. If not,
+    // queues `w` and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         while (!lock_to_wait(which)) {
             if (const auto what = attempt_for(w, which)) {
@@ -529,8 +533,8 @@ public:
         return out.self_status;
     }
 
-    // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
+    // Cancels the wait of `w`. If another thread has ended the wait before, returns false. If `w`
+    // is not queued yet, also returns false, and a later enqueue() completes `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -548,8 +552,8 @@ public:
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }
 
-    // Fails every later send. Returns true if this call closed the channel. Closes and settles
-    // under one lock, because a waiter that learns of the close may destroy the channel.
+    // Makes later sends fail. Returns true if this call closed the channel. Closes and settles in
+    // one critical section, because a waiter that learns of the close may destroy the channel.
     bool close() noexcept {
         outcomes out;
         lock::acquire(word_);
@@ -593,8 +597,8 @@ private:
     using wait_queue = basic_waiter_queue<Platform>;
     using wake_list = basic_wake_list<Platform>;
 
-    // The waits that were decided under the lock. They are published after the lock is released,
-    // except one: `self` is the node of the enqueue() that is running. Its status is stored in
+    // The waits that were ended under the lock. Their waiters are woken after the lock is released.
+    // Exception: `self` is the node of the enqueue() that is running. Its status is stored in
     // `self_status`.
     struct outcomes {
         node* self = nullptr;
@@ -708,7 +712,7 @@ private:
                                                             : wait_status::waiting;
     }
 
-    // Repeats an attempt until the ring is not busy. `last` is the outcome of the attempt before.
+    // Repeats an attempt until the ring is not busy. `last` is the outcome of the previous attempt.
     template <class Step> attempt persist(Step&& step, attempt last = attempt::busy) noexcept {
         basic_backoff<Platform> again;
         while (last == attempt::busy && (last = step()) == attempt::busy) {
@@ -730,10 +734,10 @@ private:
         out.publish();
     }
 
-    // Attempts to move the item of `w` into or out of the ring. Returns nothing if that fails.
+    // Attempts to move the item of `w` into or out of the ring. Returns nothing if `w` has to wait.
     std::optional<wait_status> attempt_for(node& w, side which) noexcept {
         if (!w.claim()) {
-            return wait_status::waiting; // its choice has selected another wait: not queued
+            return wait_status::waiting; // its select has chosen another case: not queued
         }
         std::size_t count = 0;
         auto make = [&w]() noexcept -> T& {
@@ -758,8 +762,8 @@ private:
     // Returns true if there are waiters on that side.
     // Order: seq_cst [ring.position]; the caller has moved a position before. Acquire
     // [brief_lock.release]; if the flag was lowered, the caller sees the positions that were moved
-    // for the waiters. A thread that found no waiter and then reads the ring (pass_on) sees what
-    // the last waiter took or put in.
+    // for the waiters. So a thread that finds no waiter and then reads the ring, as pass_on() does,
+    // sees what the last waiter took or put in.
     bool any(side which) const noexcept {
         return (word_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }
@@ -813,9 +817,9 @@ private:
             pair(out);
         }
     }
-    // Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
+    // Moves an item between the ring and the first waiter `w`. Returns false if `w` has to wait.
     bool serve(node& w, side which, outcomes& out) noexcept {
-        if (!w.claim()) { // its choice has selected another wait
+        if (!w.claim()) { // its select has chosen another case
             queue_of(which).remove(w);
             return true;
         }
@@ -919,15 +923,15 @@ private:
 /// it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
-/// T is moved into the channel, inside it, and out of it, also by other threads than those that
-/// send or receive it. The move constructor of T and the destructor of a moved-from T must not use
-/// the channel; the destructor of an item may. No default constructor, copy or assignment of T is
-/// used. If the move constructor of T is explicit, send a temporary: send(T(...)).
+/// T is moved into the channel, inside it, and out of it. Another thread than the sender or the
+/// receiver of an item may move it. The move constructor of T and the destructor of a moved-from T
+/// must not use the channel; the destructor of an item may. No default constructor, copy or
+/// assignment of T is used. If the move constructor of T is explicit, call send(T(...)).
 ///
 /// An over-aligned T is aligned inside the channel. But g++ and clang allocate the frame of a
 /// coroutine with an alignment of only __STDCPP_DEFAULT_NEW_ALIGNMENT__. If a coroutine waits for a
-/// T that needs more, give its promise type an operator new that aligns, or send a
-/// std::unique_ptr<T>. bide::task has no such operator.
+/// T with a greater alignment, give the promise type of the coroutine an operator new that aligns,
+/// or send a std::unique_ptr<T>. bide::task has no such operator.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
 /// the channel, even if the send or close() has not returned. A sender that knows that its item was
@@ -941,7 +945,7 @@ class basic_channel : public channel_operations<basic_channel<T, Platform, Stamp
     using base = typename basic_channel::channel_operations;
 
 public:
-    /// Constructs an empty channel. Allocates here and nowhere else.
+    /// Constructs an empty channel, and allocates all its memory.
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
     explicit basic_channel(std::size_t capacity) : basic_channel(capacity, nullptr) {}
 

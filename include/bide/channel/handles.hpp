@@ -10,9 +10,9 @@
 //
 // Three counts are beside the channel, in one allocation: senders, receivers, and users of the
 // memory. A side counts as one user while it has handles. Each operation that waits counts as one
-// user, too. So a copy of a handle, or its destruction, changes only the count of its side, in one
-// step. Exception: the last handle of a side also closes the channel, and then ends the use of the
-// memory by its side.
+// user, too. So to copy or destroy a handle changes only the count of one side, in one step.
+// Exception: the last handle of a side also closes the channel, and then its side is no longer a
+// user of the memory.
 
 #include <bide/channel/channel.hpp>
 
@@ -42,15 +42,15 @@ public:
         let_go();
     }
 
-    // Keeps the memory, and nothing else, for an operation of a caller that has a handle.
+    // Keeps the memory for an operation of a handle, but does not keep the channel open.
     keep_alive hold() noexcept {
         increment(users_);
         return keep_alive(this,
                           [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
     }
 
-    // The closed channel that a moved-from handle refers to. The first call allocates the channel;
-    // terminates if there is no memory.
+    // Returns the closed channel that moved-from handles refer to. The first call allocates the
+    // channel; terminates if there is no memory.
     BIDE_NOINLINE static Core& closed() {
         static Core* const never_destroyed =
             made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
@@ -157,9 +157,9 @@ private:
 /// A copy is one more sender. If the last sender is dropped, the channel is closed: the receivers
 /// receive the items in it, and then learn that it is closed.
 ///
-/// A moved-from sender acts as a sender of a closed channel: a send gets its item back. The closed
-/// channel is made when it is first needed, one for each type of handle, and is never destroyed.
-/// The program terminates if there is no memory for it.
+/// A moved-from sender acts as a sender of a closed channel: a send gets its item back. One such
+/// channel is made for each type of channel, when it is first needed, and is never destroyed. The
+/// program terminates if there is no memory for it.
 ///
 /// A waiting operation keeps the memory of the channel, even if all handles are dropped. It does
 /// not count as a handle: if the last sender is dropped, the operation ends as if by close().

@@ -24,7 +24,7 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The state that the two ends of a oneshot share. `finished` and `closed` are flags. The lock
-// guards the value and the waiters:
+// guards the value and the waiters. The states are:
 //
 //   value_   finished  closed
 //   none     no        no       at the beginning; both sides may wait
@@ -146,7 +146,7 @@ public:
         return now;
     }
 
-    // Puts a received item back. There is no waiter once a value was sent.
+    // Puts a received item back. No receiver waits, because a value was sent.
     bool pass_on(T& item) noexcept {
         base::lock();
         value_.emplace(std::move(item));

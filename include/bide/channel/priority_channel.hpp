@@ -28,9 +28,10 @@ inline constexpr bool compares_without_throwing<std::greater<T>, T> =
 // The items of a priority channel: the Items of locked_core.hpp. This is a binary heap in an array
 // (J. Williams, "Algorithm 232: Heapsort", 1964). The root is the next item to be received.
 //
-// The heap does not swap items. It moves a hole, so each step moves one item. Each item has a
-// number; a later item has a greater number. Of two equal items, the item with the lower number
-// comes out first, so equal items keep their order. An item that comes back gets the lowest number.
+// The heap does not swap items. It moves a hole (a free place), so each step moves one item. Items
+// are numbered in the order in which they come. Of two equal items, the item with the lower number
+// comes out first, so equal items keep their order. An item that is put back gets the lowest
+// number.
 //
 // If Compare is not a strict weak order, the items come out in an unspecified order. No item is
 // lost, because no step relies on consistent comparisons.
@@ -121,8 +122,8 @@ private:
 
     item_array<entry> entries_;
     typename Platform::template var<std::size_t> size_{0};
-    order youngest_ = 0; // the next order of an item that comes in
-    order oldest_ = 0;   // the last order of an item that came back
+    order youngest_ = 0; // the number of the next new item
+    order oldest_ = 0;   // the number of the last item that was put back
     [[no_unique_address]] Compare compare_;
 };
 
@@ -140,10 +141,9 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// come out in the order in which they came in. The channel contains at most `capacity` items.
 ///
 /// Only the items in the channel are ordered. If the channel is full, senders wait in the order in
-/// which they came, whatever they send. So the wait of each sender is bounded by a number of
-/// receives, and a sender of a low item does not wait for ever. A receive takes the greatest item,
-/// and then the item of the first waiting sender goes in. Receivers are served in the order in
-/// which they came.
+/// which they came, whatever they send. So each sender waits for a limited number of receives, even
+/// if its item is low. A receive takes the greatest item, and then the item of the first waiting
+/// sender goes in. Receivers are served in the order in which they came.
 ///
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
@@ -151,17 +151,16 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// equal it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
-/// Compare must be noexcept, or std::less or std::greater of a T whose operator is noexcept. The
-/// move constructor of T must be noexcept, too. The reason is that a receiver also compares and
-/// moves the item of a waiting sender, and cannot report an exception to that sender. So no
-/// exception can lose an item. If Compare is not a strict weak order, the items come out in an
-/// unspecified order; no item is lost.
+/// Compare must be noexcept, or std::less or std::greater of a T whose operator < or > is noexcept.
+/// The move constructor of T must be noexcept, too. The reason is that a receiver also compares and
+/// moves the item of a waiting sender, and cannot report an exception to that sender. If Compare is
+/// not a strict weak order, the items come out in an unspecified order; no item is lost.
 ///
-/// T is moved into the channel, inside it, and out of it under the lock of the channel, also by
-/// other threads than those that send or receive it. A send makes up to log2(size) moves and as
-/// many comparisons; a receive makes up to twice as many. If T is large, send a std::unique_ptr<T>.
-/// Compare, the move constructor of T and the destructor of a moved-from T must not use the
-/// channel; the destructor of an item may.
+/// T is moved into the channel, inside it, and out of it under the lock of the channel. Another
+/// thread than the sender or the receiver of an item may move it. A send makes up to log2(size)
+/// moves and as many comparisons; a receive makes up to twice as many of both. If T is large, send
+/// a std::unique_ptr<T>. Compare, the move constructor of T and the destructor of a moved-from T
+/// must not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
 /// the channel, even if the send or close() has not returned. A sender that knows that its item was
@@ -179,10 +178,10 @@ public:
     /// The type of the comparison.
     using value_compare = Compare;
 
-    /// Constructs an empty channel. Allocates here and nowhere else.
-    /// Throws: std::invalid_argument if `capacity` is 0 (channel/channel.hpp has a channel that may
-    /// have a capacity of 0), std::length_error if no memory can hold `capacity` items,
-    /// std::bad_alloc, and what the move of Compare throws.
+    /// Constructs an empty channel, and allocates all its memory.
+    /// Throws: std::invalid_argument if `capacity` is 0 (a bide::channel may have that capacity),
+    /// std::length_error if no memory can hold `capacity` items, std::bad_alloc, and what the move
+    /// of Compare throws.
     explicit basic_priority_channel(std::size_t capacity, Compare compare = Compare())
         : base(std::in_place, detail::capacity_to_order(capacity), std::move(compare)) {}
 };

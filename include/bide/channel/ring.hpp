@@ -5,13 +5,14 @@
 /// \file
 /// A bounded queue of many producers and many consumers. No push and no pop waits.
 //
-// Source: Vyukov, "Bounded MPMC queue", 2010, with laps in place of sequence numbers as in
-// crossbeam-channel, so that every capacity from 1 on is exact.
+// Source: Vyukov, "Bounded MPMC queue", 2010, with laps in place of sequence numbers, as in
+// crossbeam-channel. So a capacity need not be a power of two.
 //
-// A position has three fields in one Stamp: the lap, the closed bit and the index of a slot. The
-// closed bit is the least power of two above the capacity. Each lap adds twice that value to the
-// position. `head_` is the position of the next pop, `tail_` that of the next push. Once the ring
-// is closed, the tail has the closed bit set; the head never has it. Each slot has a stamp:
+// A position has three fields in one Stamp: the lap (how often it went round the ring), the closed
+// bit and the index of a slot. The closed bit is the least power of two above the capacity. Each
+// lap adds twice that value to the position. `head_` is the position of the next pop, `tail_` that
+// of the next push. Once the ring is closed, the tail has the closed bit set; the head never has
+// it. Each slot has a stamp:
 //
 //   stamp of the slot at position p
 //   p             empty; belongs to the thread that moves the tail from p to the next position
@@ -25,9 +26,9 @@
 // closed if it is empty and the closed bit is set. If the stamp of a slot is behind its position,
 // the slot is neither empty nor full but busy: its claimer has not published it yet.
 //
-// The owner of a ring has flags (channel.hpp). The flags and the positions form the pair
-// [ring.position]: both positions are moved by seq_cst steps, and each decision on "empty" or
-// "full" reads them by seq_cst loads.
+// The channel that owns a ring has flags, which say on which side there are waiters (channel.hpp).
+// The flags and the positions form the pair [ring.position]. Both positions are moved by seq_cst
+// steps. Each decision on "empty" or "full" reads the position of the other side by a seq_cst load.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
@@ -109,7 +110,7 @@ public:
     /// Returns a cursor at the first slot of `c`.
     cursor cells(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
 
-    /// Publishes the first slot as full or empty. This is the last access to the ring.
+    /// Publishes the first slot as full or empty. This is the caller's last access to the ring.
     void end(const claim& c) noexcept {
         // Order: release [ring.slot]; the next claimer of the slot sees the item, or sees that the
         // item was taken.
@@ -146,8 +147,8 @@ public:
     }
 
     /// Returns true if a push would probably find a busy slot; only an attempt can tell for
-    /// certain. Reads the tail twice: if the tail has moved meanwhile, the stamp may be ahead of
-    /// the old tail, and does not mean busy.
+    /// certain. Reads the tail twice. If the tail has moved meanwhile, returns false, because the
+    /// stamp was compared with an outdated tail.
     bool push_is_busy() const noexcept {
         // Order: relaxed, here and below; the result is a hint for how long the caller pauses.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
@@ -190,14 +191,14 @@ private:
         return slots_[static_cast<std::size_t>(position & (closed_bit_ - 1))];
     }
 
-    // The position that is n <= capacity positions after `position`.
+    // Returns the position that is n positions after `position`. Requires: n <= capacity.
     Stamp next(Stamp position, std::size_t n) const noexcept {
         const std::size_t at = static_cast<std::size_t>(position & (closed_bit_ - 1)) + n;
         const auto lap = static_cast<Stamp>((position & ~(lap_ - 1)) + lap_);
         return static_cast<Stamp>(at < capacity_ ? position + n : lap + (at - capacity_));
     }
 
-    // Pauses after a lost CAS, four times as long each time. Returns the new value of `failed`.
+    // Pauses after a failed CAS, each time four times as long. Returns the new value of `failed`.
     static int make_way(int failed) noexcept {
         for (int left = Platform::model ? 0 : 1 << failed; left > 0; --left) {
             Platform::pause();
@@ -249,7 +250,7 @@ private:
         }
     }
 
-    // Counts consecutive slots from `first` on, `most` at most, whose stamp is position + more.
+    // Counts consecutive slots from `first` on, `most` at most, whose stamp is position + `more`.
     template <class Count>
     std::size_t count_ready(Stamp first, Stamp more, Count most) const noexcept {
         if constexpr (std::is_same_v<Count, one>) {

@@ -6,9 +6,9 @@
 /// Waits for the first of several operations: a receive, a send, an acquire, a lock, an event, a
 /// time-out, a deadline, a stop.
 ///
-/// Exactly one case happens. The other cases have no effect: no item is taken, no permit is held,
-/// no wakeup is lost. If several cases can happen at once, each of them is chosen with the same
-/// probability. The functions whose names end in _biased choose the first of them.
+/// Each operation is a case. Exactly one case happens. The other cases have no effect: no item is
+/// taken, no permit is held, no wakeup is lost. If several cases can happen at once, each of them
+/// is chosen with the same probability. Functions whose names end in _biased choose the first.
 ///
 /// A send to a closed channel is a ready case; so is a receive from it. The result says that the
 /// channel is closed. A requested stop and a deadline that has passed are ready cases, too. So a
@@ -36,21 +36,22 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// The part of a select that does not depend on the types of its cases. A select has several waits,
-// each in the queue of its own primitive. Exactly one of them happens. Its steps are:
+// The part of a select that does not depend on the types of its cases. A select has one wait for
+// each case, in the queue of the case's primitive (a channel, a mutex or the like). The owner is
+// the thread or coroutine that selects. The steps of a select are:
 //
 //   try      The owner tries each case alone, in a random order. The first that can happen does.
-//   begin    The owner enqueues one node for each case. All nodes share one choice
-//            (core/waiter.hpp).
+//   begin    The owner enqueues one node for each case. All nodes share one choice: the record of
+//            whether a case was selected (core/waiter.hpp). One thread at a time can claim it.
 //   decide   A thread that can grant a case claims the choice under the primitive's lock, moves the
-//            item, and commits. From then on the case has happened. A time-out, a deadline and a
-//            stop do the same. In a try_select, the owner claims the choice when all nodes are
-//            queued. If this claim succeeds, no case has happened.
+//            item, and commits. Then the case has happened. A time-out, a deadline and a stop do
+//            the same. In a try_select, the owner claims the choice after it has queued all nodes.
+//            If this claim succeeds, no case has happened.
 //   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
-// item that moves in between: out of a case that is not tried yet, into a case that was tried.
+// item that another thread moves meanwhile, from a channel not yet tried to one that was tried.
 //
 // A case may happen while the owner still enqueues other cases. A coroutine must not resume before
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
@@ -121,9 +122,10 @@ public:
         return false;
     }
 
-    // Enqueues the cases. Called after try_all(). If a case has happened or the select was ended,
-    // returns true, and no other thread publishes `main`. If `timers` is true, timers fire the
-    // cases of time-outs and deadlines. If not, the owner reads the clock.
+    // Enqueues the cases. Called after try_all(). `main` is the owner's waiter. If a case has
+    // happened or the select was ended, returns true, and no other thread publishes `main`. If
+    // `timers` is true, timers fire the cases of time-outs and deadlines. If not, the owner reads
+    // the clock.
     BIDE_NOINLINE bool begin(entries all, node& main, bool timers) noexcept {
         main_ = &main;
         for (const bool last : {false, true}) {
@@ -174,9 +176,9 @@ public:
         }
     }
 
-    // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
-    // returns false if the owner has not queued all cases yet. After the owner has queued them,
-    // begin() finds that the select was ended.
+    // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. If the
+    // owner has not queued all cases yet, also returns false, and begin() later finds that the
+    // select was ended.
     BIDE_NOINLINE bool cancel(wait_status why) noexcept {
         if (!this->claim()) {
             return false;
@@ -217,7 +219,7 @@ private:
         return ended;
     }
 
-    // Returns a random number from 0 to n - 1; 0 in a model.
+    // Returns a random number from 0 to n - 1; 0 if Platform::model is true.
     BIDE_NOINLINE static std::size_t any_below(std::size_t n) noexcept {
         if (Platform::model || n < 2) {
             return 0;
@@ -244,8 +246,8 @@ private:
     }
 
     // Called when a case has happened. Returns the waiter of the owner, which the caller publishes.
-    // If the owner does not wait yet, returns nullptr. Then the step on `progress_` is the caller's
-    // last access to the select.
+    // If the owner is still in begin(), returns nullptr. Then the step on `progress_` is the
+    // caller's last access to the select.
     static node* on_case(basic_choice<Platform>& choice) noexcept {
         auto& self = static_cast<basic_select_core&>(choice);
         node* const main = self.main_;
@@ -316,7 +318,7 @@ template <class Platform> void end_by(void* node) noexcept {
     }
 }
 
-// A time-out, a deadline or a stop; none for a case of another kind. Moved only before the select.
+// A time-out, a deadline or a stop; kind::none for any other case. Moved only before the select.
 class signal_payload {
 public:
     enum class kind : unsigned char { none, timeout, deadline, stop };
@@ -390,7 +392,7 @@ private:
     std::optional<std::stop_callback<on_stop>> on_stop_;
 };
 
-// The operation of these cases, without a result: the select knows that they have happened.
+// The operation of a time-out, a deadline or a stop. It has no collect(), because it has no result.
 template <class Platform> struct signal_wait {
     wait_status try_now(signal_payload& of) const noexcept { return of.try_now(); }
     wait_status enqueue(basic_waiter<Platform>& w, signal_payload& of) const noexcept {
@@ -404,8 +406,8 @@ template <class Platform> struct signal_wait {
 
 } // namespace detail
 
-/// One case of a select. The functions below make it; it is used once. A case without a value has
-/// the result std::monostate.
+/// One case of a select. The functions below make cases. A case is used once. A case without a
+/// value has the result std::monostate.
 template <class Result, class Platform> class basic_select_case {
     static constexpr bool is_signal = std::is_same_v<Result, std::monostate>;
     using R = std::conditional_t<is_signal, result<void>, as_result_t<Result>>;
@@ -431,7 +433,7 @@ public:
         }
     }
 
-    /// Constructs a case without a primitive from an operation that has no collect().
+    /// Constructs the case of a time-out, a deadline or a stop.
     template <class Op>
         requires is_signal
     basic_select_case(const Op& what, detail::signal_payload carried) noexcept
@@ -496,7 +498,7 @@ private:
         }
     }
 
-    // If it is nullptr, the case never happens. For a primitive, it points to wait_ops.
+    // nullptr: the case never happens. For a case of a primitive, points to a wait_ops.
     const wait_steps<Platform>* how_ = nullptr;
     wait_target target_;
     [[no_unique_address]] payload payload_{};
@@ -514,7 +516,8 @@ template <class T, class Platform> auto case_of(basic_async_op<T, Platform>&& op
     return basic_select_case<value, Platform>(std::move(op).as_case());
 }
 
-// A case that owns its handle. The handle does not move after fill(), so fill() makes the case.
+// A case that owns the handle of its channel. The handle may move until fill(), so fill() makes the
+// case that refers to it.
 template <class Handle, class Make> class owning_case {
     using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
     static_assert(std::is_nothrow_move_constructible_v<Handle>,
@@ -584,8 +587,8 @@ concept case_of_select = requires {
 // it takes a temporary handle of a channel, the case owns the handle: its side of the channel stays
 // open until the select is over.
 
-/// Makes a case that receives as recv() does, from each type that has async_recv().
-/// The result is empty if the channel is closed and no item is left.
+/// Makes a case that receives as recv() does. `from` is of any type that has async_recv().
+/// The result is that of async_recv(): for a channel, empty if it is closed and no item is left.
 template <class Channel> auto on_recv(Channel&& from) {
     return detail::case_from(std::forward<Channel>(from),
                              [](auto& channel) { return detail::case_of(channel.async_recv()); });
@@ -593,8 +596,8 @@ template <class Channel> auto on_recv(Channel&& from) {
 
 /// Makes a case that sends `value`, an lvalue or a pointer to one, as send() does. If the pointer
 /// is nullptr, the case never happens.
-/// Requires: the value exists until the select returns. It is moved from only if this case is
-/// chosen and its result is not an error.
+/// Requires: the value exists until the select returns. The value is moved from only if this case
+/// is chosen and the send succeeds.
 template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& value) {
     using T = detail::sent_through<Channel>;
     static_assert(detail::is_sent_from<T, Argument>,
@@ -616,7 +619,7 @@ template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& v
 
 /// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an
 /// object_pool.
-/// Throws: as acquire(). The callables of an object_pool throw in the select that chooses it.
+/// Throws: as acquire(). If a callable of an object_pool throws, the select throws that exception.
 template <class From, class... Count> auto on_acquire(From&& from, Count... n) {
     return detail::case_from(std::forward<From>(from), [n...](auto& f) {
         return detail::case_of(f.async_acquire(n...).as_result());
@@ -639,13 +642,13 @@ template <class Mutex> auto on_lock_shared(Mutex&& what) {
 }
 
 /// Makes a case that waits for an event to be set, for a latch to be zero, or for the end of the
-/// phase of a barrier, with the token of an arrival.
+/// phase of a barrier. For a barrier, `at` is the token of an arrival.
 template <class Event, class... Token> auto on_event(Event&& what, const Token&... at) {
     return detail::case_from(std::forward<Event>(what),
                              [&at...](auto& e) { return detail::case_of(e.async_wait(at...)); });
 }
 
-/// Makes a case for a time-out. It happens when `rest` has passed since the start of the select and
+/// Makes a case for a time-out. It happens when `rest` has passed after the start of the select and
 /// no other case can happen.
 inline select_case<std::monostate> on_timeout(deadline::from_now rest) {
     return {detail::signal_wait<native_platform>(), {detail::signal_payload::kind::timeout, rest}};
@@ -888,8 +891,8 @@ template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Ca
 
 /// Waits as select() does, for a coroutine.
 /// Returns: an operation for co_await; its value is a `selected`.
-/// Throws: std::system_error if there is a time-out, a deadline or a stop among the cases and the
-/// service thread of bide cannot be started.
+/// Throws: a time-out, a deadline or a stop needs the service thread of bide. If that thread cannot
+/// be started, throws std::system_error.
 template <class... Cases> auto async_select(Cases... cases) {
     return detail::select_later(false, cases...);
 }

@@ -12,7 +12,7 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// A select with cases that are known at run time. It can be used repeatedly. Each case has a
-/// handler. After all other cases have stopped waiting, a select calls the handler of the chosen
+/// handler. A select ends the waits of all other cases, and then calls the handler of the chosen
 /// case with the result of that case:
 ///
 /// \code
@@ -24,8 +24,8 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// A handler may add and remove cases, even its own. It must not select; terminates otherwise. A
 /// time-out counts from the start of each select. A case whose deadline has passed, or whose stop
-/// was requested, is ready in every later select. If a case that sends is chosen, its value is
-/// moved from. The caller stores a new value before the next select.
+/// was requested, is ready in every later select. If a case that sends is chosen, the value to send
+/// is moved from. The caller stores a new value before the next select.
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
@@ -94,8 +94,8 @@ public:
         std::size_t index; ///< The index of the case that happened.
     };
     /// Waits as select() does, for a coroutine. The coroutine calls the handler when it resumes.
-    /// Throws: as select(); std::system_error if a case needs a timer and the service thread of
-    /// bide cannot be started.
+    /// Throws: as select(); std::system_error if the service thread of bide cannot be started for a
+    /// time-out, a deadline or a stop.
     auto async_select() -> basic_async_op<chosen, Platform> {
         if (needs_timers_) {
             detail::prepare_timers<Platform>();

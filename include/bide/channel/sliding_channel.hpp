@@ -3,7 +3,7 @@
 #define BIDE_CHANNEL_SLIDING_CHANNEL_HPP
 
 /// \file
-/// A channel that keeps the latest items: if it is full, a send replaces the oldest item.
+/// A channel that keeps the latest items: if it is full, a send removes the oldest item.
 
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
@@ -72,23 +72,23 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 
 /// A first-in-first-out channel for threads and coroutines that keeps the latest `capacity` items.
 /// A send never waits: if the channel is full, the send removes the oldest item. With a capacity of
-/// 1, the channel conflates: a receiver gets the latest item that no receiver has received. A send
-/// never returns errc::full, errc::timeout or errc::stopped. replace() returns the removed item;
-/// the other forms of send destroy it, without a lock.
+/// 1, a receiver gets the latest item. A send never returns errc::full, errc::timeout or
+/// errc::stopped. replace() returns the removed item; the other forms of send destroy it, without a
+/// lock.
 ///
 /// Each item is received at most once, by one of the receivers, so T need not be copyable. In a
 /// watch (channel/watch.hpp), each receiver copies the latest value. In a broadcast
 /// (channel/broadcast.hpp), each subscriber gets every value, or learns how many it has missed.
 ///
 /// Receivers are served in the order in which they came. While a receiver waits, no item is
-/// displaced. If an item was granted to a coroutine that is destroyed before it resumes, the next
+/// removed. If an item was granted to a coroutine that is destroyed before it resumes, the next
 /// waiting receiver gets the item. If no receiver waits, the item goes back into the channel as the
 /// oldest. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
-/// T is moved into the channel and out of it under the lock of the channel, also by other threads
-/// than those that send or receive it. The move constructor of T and the destructor of a moved-from
-/// T must not use the channel; the destructor of an item may.
+/// T is moved into the channel and out of it under the lock of the channel. Another thread than the
+/// sender or the receiver of an item may move it. The move constructor of T and the destructor of a
+/// moved-from T must not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
 /// the channel, even if the send or close() has not returned. This is forbidden if the send sends
@@ -100,7 +100,7 @@ class basic_sliding_channel
     using base = typename basic_sliding_channel::channel_operations;
 
 public:
-    /// Constructs an empty channel. Allocates here and nowhere else.
+    /// Constructs an empty channel, and allocates all its memory.
     /// Throws: std::invalid_argument if `capacity` is 0, std::length_error if no memory can hold
     /// `capacity` items, std::bad_alloc.
     explicit basic_sliding_channel(std::size_t capacity = 1)

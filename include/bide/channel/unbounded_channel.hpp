@@ -3,31 +3,31 @@
 #define BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
 
 /// \file
-/// A channel without a capacity.
+/// A channel that can contain any number of items.
 //
-// The items are in two queues. A send appends its item to the queue of the senders. A receive takes
-// the first item of the queue of the receivers. If that queue is empty, the receive moves all items
-// from the senders' queue into it at once. Each queue has a lock and cache lines of its own, so a
+// The items are in two queues. A send appends its item to the senders' queue. A receive takes the
+// first item of the receivers' queue. If the receivers' queue is empty, the receive first moves all
+// items there from the senders' queue. Each queue has its own lock and its own cache lines, so a
 // sender and a receiver seldom access the same line. A thread that needs both locks acquires the
-// lock of the receivers first.
+// receivers' lock first.
 //
 // The senders count the items sent, and the receivers count the items received. If the counts are
-// equal, there is no item. So a receive on an empty channel only reads the count of the senders,
-// and does not acquire their lock.
+// equal, there is no item. So a receive on an empty channel reads the senders' count and does not
+// acquire the senders' lock.
 //
-// The counts [unbounded.counts]. An item is counted as received after it was counted as sent. So if
-// a thread reads the count of receives and then the count of sends, the second is not lower than
-// the first. size() reads the sends, the receives, and the sends again. If the sends have not
-// changed, the difference is the size at one instant.
+// The counts [unbounded.counts]. An item is counted as sent before it is counted as received. So if
+// a thread reads the count of receives and then the count of sends, the count of sends is not
+// lower. size() reads the sends, the receives, and the sends again. If both reads of the sends
+// agree, the size at one instant was the sends minus the receives.
 //
-// A send acquires the lock of the senders. If a receiver waits, the send gives its item to the
-// first one. If none waits, the send appends the item. A receive acquires the lock of the
-// receivers, and takes the first item. A receiver that has to wait queues while it holds both
-// locks, so it does not check again: whenever the lock of the senders is free, a receiver waits
-// only if neither queue has an item. (The node of a select that has chosen another case may still
-// be queued; it does not count as a waiter.)
+// A send acquires the senders' lock. If a receiver waits, the send gives its item to the first
+// waiting receiver. If none waits, the send appends the item. A receive acquires the receivers'
+// lock and takes the first item. If there is no item, the receiver acquires the senders' lock too,
+// checks both queues again, and enters the queue of waiters before it releases the locks. So,
+// whenever the senders' lock is free, a receiver waits only if neither queue has an item. (The node
+// of a select that has chosen another case may still be queued; it does not count as a waiter.)
 //
-// A wait that was decided under a lock is published after the lock is released. Segments are
+// A thread ends a wait under a lock, and wakes the waiter after it has released the lock. Memory is
 // allocated before a lock is acquired and freed after it is released. The release of a lock is the
 // last access of each operation to the channel, and the destructor acquires both locks first. So a
 // caller that got the item, or saw the channel closed, may destroy the channel at once.
@@ -37,13 +37,13 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// A queue of items without a limit. The owner's lock guards it. The items are in segments, which
-// are linked from the oldest to the youngest.
+// A queue of any number of items. A lock of the channel guards it. The items are in segments
+// (blocks of places), which are linked from the oldest to the youngest.
 //
-// The queue neither allocates nor frees. It takes segments from the caller's `loose` segments,
-// which the caller allocates before it acquires the lock. Segments that the queue no longer needs
-// go to `loose`, and the caller frees them after it has released the lock. The queue keeps one
-// emptied segment as a spare. So if pushes and pops are equally fast, nothing is allocated.
+// No operation of the queue allocates or frees. The caller has `loose` segments, which it allocates
+// before it acquires the lock. The queue takes segments from `loose`, and puts segments that it no
+// longer needs into `loose`. The caller frees them after it has released the lock. The queue keeps
+// one empty segment as a spare. So if pushes and pops are equally fast, nothing is allocated.
 //
 //   each segment     [0, begin) were popped, [begin, end) are items, [end, size) are free
 //   many segments    all but the last have end == size; those in the middle have begin == 0
@@ -164,8 +164,8 @@ public:
         return n <= room ? 0 : (n - room - 1) / segment_size + 1;
     }
 
-    // push_back() and push_front() move an item in, behind all items or before them. They return
-    // false if a segment is missing.
+    // push_back() moves `item` in as the last one, push_front() as the first one. If that needs a
+    // segment and there is none, they return false.
     bool push_back(T& item, segments& loose) noexcept {
         segment* last = last_;
         if (last == nullptr || last->end == segment_size) {
@@ -255,12 +255,12 @@ private:
     var<segment*> spare_{nullptr};
 };
 
-// A Source of item_wait.hpp.
+// The channel without its public operations. It is a Source (item_wait.hpp).
 template <class T, class Platform> class basic_unbounded_core : public yielding_source<Platform> {
 public:
     static constexpr const char* waited_for = "unbounded_channel";
 
-    // A node carries the T to send, or the receiver's destination.
+    // The node of a wait carries the T to send, or the destination of the item to receive.
     using node = basic_waiter<Platform>;
 
     basic_unbounded_core() noexcept = default;
@@ -270,8 +270,8 @@ public:
         if (!sending_.receivers.empty()) {
             sending_.receivers.fatal_destroyed("unbounded_channel", this);
         }
-        // The channel is emptied before the items are destroyed, because their destructors may use
-        // the channel. The items in the queue of the receivers are the older ones.
+        // The destructor of an item may use the channel. So the queues are emptied before the items
+        // are destroyed. `older` is declared last, so its items are destroyed first.
         queue younger;
         queue older;
         younger.swap(sending_.items);
@@ -336,8 +336,8 @@ public:
         return received;
     }
 
-    // Completes `w` and returns its status. If `w` is a receiver that has to wait, queues it and
-    // returns waiting.
+    // If the send or receive of `w` can end now, completes `w` and returns its status. If `w` is a
+    // receive that must wait, queues `w` and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         if (which == side::sending) {
             const wait_status what = send_one(detail::item_of<T>(w), &w);
@@ -369,7 +369,7 @@ public:
                 }
                 w.commit();
             } else {
-                what = wait_status::waiting; // its choice has selected another wait
+                what = wait_status::waiting; // its select has chosen another case
             }
         }
         lock::release(receiving_.word, 0);
@@ -379,8 +379,8 @@ public:
         return what;
     }
 
-    // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
+    // Cancels the wait of `w`. If another thread has ended the wait before, returns false. If `w`
+    // is not queued yet, also returns false, and a later enqueue() completes `w` with `why`.
     bool cancel(node& w, side, wait_status why) noexcept {
         const lock_word seen = lock::acquire(sending_.word);
         const bool ended = sending_.receivers.withdraw(w, why);
@@ -391,7 +391,7 @@ public:
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
     // receiver. If no receiver waits, the item goes to the front of the receivers' queue. If there
     // is no memory for that, the item goes to the back of the senders' queue, which may have room.
-    // If that fails too, or if the channel is closed, returns false and leaves the item.
+    // If neither has room or the channel is closed, returns false and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
         segments loose;
         wake_list granted;
@@ -416,7 +416,7 @@ public:
         }
     }
 
-    // Fails every later send, and every waiter. Returns true if this call closed the channel.
+    // Makes later sends fail, and ends all waits. Returns true if this call closed the channel.
     bool close() noexcept {
         wake_list failed;
         const bool first = lock::acquire(sending_.word) != closed;
@@ -433,12 +433,12 @@ public:
     static constexpr std::size_t capacity() noexcept { return static_cast<std::size_t>(-1); }
 
     std::size_t size() const noexcept {
-        // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
+        // Order: acquire [unbounded.counts]; sees each receive that the last sender saw.
         std::size_t sent = sending_.count.load(std::memory_order_acquire);
         for (;;) {
-            // Order: acquire [unbounded.counts]; sees the sends that the receiver saw.
+            // Order: acquire [unbounded.counts]; sees each send that the last receiver saw.
             const std::size_t received = receiving_.count.load(std::memory_order_acquire);
-            // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
+            // Order: acquire [unbounded.counts]; sees each receive that the last sender saw.
             const std::size_t now = sending_.count.load(std::memory_order_acquire);
             if (now == sent) {
                 return sent - received;
@@ -456,11 +456,11 @@ private:
     using segments = typename queue::segments;
     using wake_list = basic_wake_list<Platform>;
 
-    // A bit in the word of the senders: every later send fails. It is set once, under the lock.
+    // A bit of sending_.word: the channel is closed. It is set once, under the lock.
     static constexpr lock_word closed = 2;
 
-    // Sends one item. `w` is the node of the send if it is a case of a select, and nullptr if not.
-    // If that select has chosen another case, returns waiting.
+    // Sends one item. `w` is the node of the send, or nullptr. If `w` belongs to a select that has
+    // chosen another case, returns waiting.
     BIDE_NOINLINE wait_status send_one(T& value, const node* w) noexcept {
         std::size_t sent = 0;
         auto make = [&value](std::size_t) noexcept -> T& { return value; };
@@ -477,7 +477,7 @@ private:
             return wait_status::waiting;
         }
         if (w != nullptr) {
-            w->commit(); // before hand_over() claims the choice of another wait
+            w->commit(); // first, because hand_over() may claim another select
         }
         if (seen == closed) {
             lock::release(sending_.word, seen);
@@ -496,8 +496,8 @@ private:
         return wait_status::granted;
     }
 
-    // Acquires the lock of the senders and returns its word. Allocates segments before that, until
-    // `loose` has enough of them to push `most` items, or until memory has run out.
+    // Allocates segments until `loose` has enough of them to push `most` items, or until memory has
+    // run out. Then acquires the lock of the senders and returns its word.
     auto acquire_with(segments& loose, std::size_t most) noexcept -> lock_word {
         for (bool memory = true;;) {
             const lock_word seen = lock::acquire(sending_.word);
@@ -522,8 +522,8 @@ private:
         c.store(c.load(std::memory_order_relaxed) + more, std::memory_order_release);
     }
 
-    // If the queue of the receivers is empty, moves all items of the senders into it. Then returns
-    // granted if that queue has an item, and waiting or closed if it has none.
+    // If the receivers' queue is empty, moves all items there from the senders' queue. Returns
+    // granted if there is an item, and waiting or closed if there is none.
     // Requires: the lock of the receivers.
     wait_status look() noexcept {
         if (!receiving_.items.empty()) {
@@ -555,7 +555,7 @@ private:
         typename lock::atomic word{0};
         queue items;                            // under the lock
         basic_waiter_queue<Platform> receivers; // under the lock
-        counter count{0};                       // of items that were not handed to a receiver
+        counter count{0};                       // of sent items, without those handed over
     } sending_;
     struct alignas(cache_line_pair) {
         typename lock::atomic word{0};
@@ -566,25 +566,26 @@ private:
 
 } // namespace detail
 
-/// A first-in-first-out channel without a capacity, for threads and coroutines. A send never waits.
-/// It never returns errc::full, errc::timeout or errc::stopped. If senders are faster than
+/// A first-in-first-out channel without a capacity, for threads and coroutines. A send never waits,
+/// and never returns errc::full, errc::timeout or errc::stopped. If senders are faster than
 /// receivers, the channel fills the memory.
 ///
 /// Receivers are served in the order in which they came. If a send succeeded, its item is received
 /// or stays in the channel, also after close(). If the item was granted to a coroutine that is
 /// destroyed before it resumes, the next waiting receiver gets the item. If no receiver waits, the
 /// item goes back into the channel, before all items in it. So if several such coroutines are
-/// destroyed, the item of the last one comes first. If memory has run out, the item goes behind all
-/// items if there is room. If there is no room, or if the channel is closed, the item is destroyed.
+/// destroyed, the item of the last one comes first. If memory has run out, the item takes a free
+/// place behind all items. If no place is free, or if the channel is closed, the item is destroyed.
 /// core/async_op.hpp says when a coroutine may be destroyed.
 ///
-/// T is moved into the channel and out of it under the lock of the channel, also by other threads
-/// than those that send or receive it. The move constructor of T and the destructor of a moved-from
-/// T must not use the channel; the destructor of an item may.
+/// T is moved into the channel and out of it under a lock of the channel. Another thread than the
+/// sender or the receiver of an item may move it. The move constructor of T and the destructor of a
+/// moved-from T must not use the channel; the destructor of an item may.
 ///
-/// Throws: std::bad_alloc from each form of send, and from a select that chooses a send, if there
-/// is no memory for the item. Nothing changes then, and the caller keeps the item. Exception:
-/// async_send() destroys the item with the operation. try_send_n() does not throw, but stops.
+/// Throws: if there is no memory for an item, its send throws std::bad_alloc, and so does a select
+/// that chooses the send. Nothing changes then, and the caller keeps the item. But async_send()
+/// owns the item, which is destroyed with the operation. try_send_n() does not throw, but sends
+/// fewer items.
 /// Destroys: a receiver that has an item may destroy the channel before the send returns.
 template <class T, class Platform>
 class basic_unbounded_channel

@@ -26,12 +26,12 @@ namespace detail {
 
 // The value with its readers and writers. Writers exclude each other by a write lock, which
 // modify() holds while its function runs. Other writers queue for the write lock, first in, first
-// out. If a send() finds the write lock free, it acquires only the lock of the state. Readers do
-// not use the write lock.
+// out. A send() that finds the write lock free acquires only the lock of the state, which is held
+// for a few instructions. Readers do not use the write lock.
 //
 //   writer_        writers_     under the lock
 //   nullptr        empty        the write lock is free
-//   a thread       any          the thread holds the write lock, or wakes as its holder
+//   a thread       any          the thread holds the write lock, or was woken to hold it
 //   nullptr        not empty    never: the first waiter gets the write lock
 template <class T, class Platform> class watch_state : public basic_versioned_value<Platform> {
     using base = basic_versioned_value<Platform>;
@@ -109,7 +109,7 @@ public:
         return base::locked([&]() noexcept { return base::look(r); }) == wait_status::granted;
     }
 
-    // Returns the result of a wait. If it was granted, the latest version counts as seen.
+    // Returns the result of a wait. If the wait was granted, the latest version counts as seen.
     result<void> collect(reader& r, wait_status what) noexcept {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
@@ -193,8 +193,8 @@ private:
 
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
-/// any number may call get(). A copy has seen the same versions as its original. A receiver may
-/// outlive the watch.
+/// several may call get() at the same time. A copy has seen the same versions as its original. A
+/// receiver may outlive the watch.
 /// Requires: the receiver is not moved or destroyed while it waits; terminates otherwise.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;

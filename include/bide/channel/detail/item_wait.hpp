@@ -2,9 +2,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// What all kinds of channels share: their lock, and the waits that move an item. These are the
-// waits of threads, and the operations of coroutines and selects. A Source is the object that a
-// wait belongs to, such as a channel. It has
+// What most kinds of channels share: their lock, and the waits of threads, coroutines and selects
+// for an item. A Source is the object that a wait belongs to, such as a channel. It has
 //
 //   wait_status send(T&)        Moves the item in and returns granted; or leaves it in place and
 //                               returns waiting (full), closed or no_memory.
@@ -13,15 +12,15 @@
 //                               returns waiting (empty) or closed.
 //   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
 //                               As in channel.hpp. The node of a sender carries the T, the
-//                               node of a receiver its destination.
+//                               node of a receiver the destination of the item.
 //   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the
 //                               source. If neither is possible, leaves it in place and returns
 //                               false.
 //   bool yield_before_wait(try_again)
 //                               Lets a thread yield before it queues. Returns true if
 //                               try_again() has returned true.
-//   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0,
-//                               it waits by waiter::park().
+//   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If this
+//                               is 0, the thread waits by waiter::park().
 
 #include <bide/core/detail/item_payload.hpp>
 #include <bide/core/waiter.hpp>
@@ -57,7 +56,7 @@ template <class Platform> struct brief_lock {
     }
 
     // Acquires the lock, and sets the bits `more` in the same step.
-    // Order: seq_cst; the caller pairs this step with another seq_cst step. It also acquires.
+    // Order: seq_cst; the caller pairs this step with another seq_cst step. Also acquires.
     static word acquire_with(atomic& at, word more) noexcept {
         return acquire_by<std::memory_order_seq_cst>(at, more);
     }
@@ -160,7 +159,7 @@ template <class T, class... Args> T make_element(Args&&... args) {
     }
 }
 
-// True if a T that braces make in a co_await expression is destroyed twice.
+// True if the compiler destroys twice a T that braces make in a co_await expression.
 template <class T>
 inline constexpr bool is_broken_in_braces =
     BIDE_BRACED_AWAIT_BUG && std::is_aggregate_v<T> && !std::is_trivially_destructible_v<T>;
@@ -186,7 +185,7 @@ bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
           basic_wake_list<Platform>& granted) noexcept {
     while (!waiting.empty()) {
         auto& w = waiting.pop();
-        if (w.claim()) { // else its choice has selected another wait
+        if (w.claim()) { // else its select has chosen another case
             move(w);
             w.commit();
             granted.push(w);
@@ -219,7 +218,8 @@ template <class T> struct wait_payload<result<void, send_error<T>>> {
 
 namespace detail {
 
-// Makes room for `more` items as push_back does, so that many small appends cost linear time.
+// Makes room for `more` items. If the vector has to grow, at least doubles its capacity, so that
+// many small appends cost linear time.
 template <class T> void make_room(std::vector<T>& out, std::size_t more) {
     if (out.capacity() - out.size() < more) {
         const std::size_t least = out.size() + more, twice = 2 * out.capacity();
@@ -399,7 +399,7 @@ public:
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
                 received item(std::in_place, std::in_place, std::move(*got.item));
-                got.item.reset(); // a bytewise move of the optional would wait for the cache
+                got.item.reset(); // to move the optional as bytes would wait for its stores
                 return item;
             }
             if (what == wait_status::closed) {

@@ -7,9 +7,9 @@
 //
 //   value_type, name           the item; the name of the channel, for messages
 //   bool send_waits            true if a send may find no room; Items then has is_full()
-//   displaced                  a type that holds the item, if any, that put() removes to make room.
-//                              The caller of put() destroys it after the lock is released.
-//                              Default-constructible
+//   displaced                  a type that holds the item that put() removes to make room, or none.
+//                              Its default constructor makes one that holds none. The caller of
+//                              put() destroys it after the lock is released
 //   size(), capacity(), empty()
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
 //   bool put_back(T&)          moves a received item in again; if there is no room, returns false
@@ -23,10 +23,10 @@
 // waiting sender. So no waiter is woken only to look again. (The node of a select that has chosen
 // another case may still be queued; it does not count as a waiter.)
 //
-// An operation that ends the waits of other threads or coroutines chooses them under the lock, but
-// wakes them only after it has released the lock. The release of the lock is the last access of
-// each operation to the channel, and the destructor acquires the lock first. So a caller that got
-// the item, or saw the channel closed, may destroy the channel.
+// A thread ends a wait under the lock, and wakes the waiter after it has released the lock. The
+// release of the lock is the last access of each operation to the channel, and the destructor
+// acquires the lock first. So a caller that got the item, or saw the channel closed, may destroy
+// the channel.
 
 #include <bide/channel/detail/item_wait.hpp>
 
@@ -89,7 +89,7 @@ template <class Items, class Platform> class basic_locked_core : public yielding
 public:
     static constexpr const char* waited_for = Items::name;
 
-    // A node carries the T to send, or the receiver's destination.
+    // The node of a wait carries the T to send, or the destination of the item to receive.
     using node = basic_waiter<Platform>;
     using displaced = typename Items::displaced;
 
@@ -166,7 +166,8 @@ public:
         return received;
     }
 
-    // Completes `w` and returns its status. If `w` has to wait, queues it and returns waiting.
+    // If the send or receive of `w` can end now, completes `w` and returns its status. If not,
+    // queues `w` and returns waiting.
     wait_status enqueue(node& w, side which) noexcept {
         displaced old;
         wake_list granted;
@@ -178,9 +179,9 @@ public:
         if (what == wait_status::waiting) {
             queue_of(which).push(w);
         } else if ((may || over) && !w.claim()) {
-            what = wait_status::waiting; // its choice has selected another wait: not queued
+            what = wait_status::waiting; // its select has chosen another case: not queued
         } else if (may || over) {
-            w.commit(); // before insert() or extract() claims the choice of another wait
+            w.commit(); // first, because insert() and extract() may claim another select
             if (may && sends) {
                 insert(detail::item_of<T>(w), old, granted);
             } else if (may) {
@@ -196,8 +197,8 @@ public:
         return what;
     }
 
-    // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
-    // `w` is not queued yet; a later enqueue() then completes `w` with `why`.
+    // Cancels the wait of `w`. If another thread has ended the wait before, returns false. If `w`
+    // is not queued yet, also returns false, and a later enqueue() completes `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         const lock_word seen = lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -206,8 +207,8 @@ public:
     }
 
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
-    // receiver. If none waits, it goes back into the container. If there is no room, or if the
-    // channel is closed, returns false and leaves the item unchanged.
+    // receiver. If none waits, the item goes back into the container. If there is no room, or if
+    // the channel is closed, returns false and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
         wake_list granted;
         const lock_word seen = lock::acquire(word_);
@@ -218,7 +219,7 @@ public:
         return passed;
     }
 
-    // Fails every later send, and every waiter. Returns true if this call closed the channel.
+    // Makes later sends fail, and ends all waits. Returns true if this call closed the channel.
     bool close() noexcept {
         wake_list failed;
         const bool first = lock::acquire(word_) != closed;

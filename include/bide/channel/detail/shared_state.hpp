@@ -2,13 +2,13 @@
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 
-// The state that the two ends of a small channel share. One word has a lock, two flags, and the
-// number of handles and operations that keep the state alive:
+// The state that the ends of a oneshot, a watch or a broadcast share. One word has a lock, two
+// flags, and the number of handles and operations that keep the state alive:
 //
 //   references << 4 | flags << 2 | lock_bits
 //
 // The rest of the state is read and changed under the lock. A flag is set once, by the step that
-// releases the lock, and may be read at any time. References change without the lock.
+// releases the lock, and may be read at any time. References need no lock.
 //
 // Each user of the state has a reference, or acts for an object that has one. The last access of a
 // user is the release of the lock, or of its reference. So the user that drops the last reference
@@ -79,7 +79,7 @@ protected:
         // Order: relaxed; the CAS decides, because references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
         // Order: acq_rel; release [lock_bits.release], [shared_state.flag] and
-        // [shared_state.reference]; acquire, for the last reference. Failure: look again.
+        // [shared_state.reference]; acquire, for the last reference. Failure: try again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | flags) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }
@@ -87,7 +87,7 @@ protected:
         return drops && seen / reference == 1;
     }
 
-    // Completes the wait `q` of a thread, or blocks. `limit` is a deadline or a stop token.
+    // Waits for `q`, unless `q` can complete at once. `limit` is a deadline or a stop token.
     template <class Q, class Limit> static wait_status wait_in(Q& q, const Limit& limit) noexcept {
         const wait_status now = q.try_now();
         return now != wait_status::waiting ? now : thread_wait<Q, Platform>::until(q, 1, limit);

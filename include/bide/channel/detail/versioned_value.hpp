@@ -6,8 +6,9 @@
 // version. Each reader counts the versions that it has seen. If a reader has seen all versions, it
 // waits. The derived class defines what a version is and how many versions are kept.
 //
-// A grant only says that there is a new version. The reader reads the version when it resumes, and
-// only then counts the version as seen. So a grant to a wait that is then destroyed has no effect.
+// If a wait is granted, the reader only learns that there is a new version. It reads the version
+// when it resumes, and only then counts the version as seen. So to destroy a granted wait loses no
+// version.
 
 #include <bide/channel/detail/shared_state.hpp>
 
@@ -142,7 +143,7 @@ private:
         while (!queue_.empty()) {
             node& w = queue_.pop();
             count(w, -1);
-            if (w.claim()) { // else its choice has selected another wait
+            if (w.claim()) { // else its select has chosen another case
                 w.commit();
                 out.push(w);
             }
