@@ -29,9 +29,9 @@
 //   waiting    the fetching thread sleeps or is about to
 //   woken      wake() was called, and has not ended a fetch() yet
 //
-// The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
-// and never read, because it only ends system calls. If an edge comes late, a later system call
-// ends early.
+// The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd only ends system
+// calls, so it is edge-triggered and never read. If an edge comes late, a later system call ends
+// early, which does no harm.
 
 #include <bide/core/config.hpp>
 
@@ -110,13 +110,13 @@ public:
     }
 
     // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
-    // deadline has passed. fetch() may also return earlier. Returns true if wake() was called since
+    // deadline has passed. fetch() may also return earlier. Returns true if wake() was called after
     // the last fetch(). One thread at a time calls fetch(), has_next() and next().
     // Requires: !has_next().
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {
             sleeper seen = sleeper::awake;
-            // Order: relaxed; this step publishes nothing. Failure: wake() was called.
+            // Order: relaxed; the CAS publishes nothing. Failure: wake() was called.
             if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
                                                   std::memory_order_relaxed)) {
                 until = deadline::poll();
@@ -213,7 +213,7 @@ private:
 
 } // namespace detail
 
-/// The common base of epoll_driver and uring_driver, which waits until files are ready. `Set` makes
+/// Waits until files are ready. It is the common base of epoll_driver and uring_driver. `Set` makes
 /// the requests to the kernel. `Base` is driver, or its replacement in a model.
 template <class Platform, class Set, class Base = driver>
 class basic_readiness_driver : public Base {
@@ -276,8 +276,9 @@ public:
         gone.publish(wait_status::closed);
     }
 
-    /// See driver. With Linux 5.11 and glibc 2.35 or later, the deadline is exact to the
-    /// nanosecond. On older systems, it is rounded up to a millisecond. Never returns early.
+    /// Waits as driver::wait() does. Returns for no other reason. With Linux 5.11 and glibc 2.35 or
+    /// later, the deadline is exact to the nanosecond. On older systems, it is rounded up to a
+    /// millisecond.
     unsigned wait(deadline until) noexcept override {
         for (;;) {
             const bool woken = !set_.has_next() && set_.fetch(until);
@@ -288,7 +289,7 @@ public:
         }
     }
 
-    /// See driver. Makes a system call only if a thread sleeps in wait().
+    /// Ends wait(), as driver::wake() does. Makes a system call only if a thread sleeps in wait().
     void wake() noexcept override { set_.wake(); }
 
 protected:

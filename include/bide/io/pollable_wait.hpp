@@ -30,9 +30,9 @@ namespace bide { inline namespace BIDE_ABI {
 /// }
 /// \endcode
 ///
-/// For everything else, see callback_wait.
+/// For everything else, see callback_wait. The destructor cancels the wait. If the operation has
+/// got something that was not taken, the destructor gives it back.
 /// Thread safety: one thread at a time calls the functions.
-/// Destroys: cancels the wait, and gives back a grant that was not taken.
 template <class T> class pollable_wait {
 public:
     /// The type that take() returns.

@@ -7,9 +7,10 @@
 /// each element, parallel_collect_some() makes a value for some elements, and parallel_collect_if()
 /// keeps the elements that match.
 ///
-/// No value is default-constructed, and no value is written to memory that no vector owns. One
-/// thread visits the range in order and appends to the result (parallel_for.hpp). A thief appends
-/// to a separate vector. At the end, the values of the thieves' vectors are moved to the result.
+/// The values are constructed in vectors, and none is default-constructed. One thread visits the
+/// range in order and appends to the result (parallel_for.hpp). Another thread that takes a part of
+/// the loop appends to a separate vector. At the end, the values of the separate vectors are moved
+/// to the result.
 ///
 /// The results are the same on any number of workers.
 

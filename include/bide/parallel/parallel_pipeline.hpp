@@ -18,13 +18,13 @@
 ///                         bide::serial_stage([&](record r) { out << r; })); // in order
 /// \endcode
 //
-// How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm
-// of the fork-join. All threads do the same. One word shows the work that a thread can take: the
-// source, or a serial stage whose next item waits. A thread that has read an item takes the item
-// through the stages, as far as it can. If the item is not the next one of a serial stage, the
-// thread leaves the item at that stage and takes other work. Before a thread continues with an
-// item, it puts the source or the serial stage back. So another thread can take the source or the
-// stage while the item is in a long stage.
+// How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm,
+// that is, a function of the fork-join. All threads do the same. One word shows the work that a
+// thread can take: the source, or a serial stage whose next item waits. A thread that has read an
+// item takes the item through the stages, as far as it can. If the item is not the next one of a
+// serial stage, the thread leaves the item at that stage and takes other work. Before a thread
+// continues with an item, it puts the source or the serial stage back. So another thread can take
+// the source or the stage while the item is in a long stage.
 //
 // The arms are forked once, at the beginning, as a binary tree. A thread that has taken an arm
 // stays until the end of the pipeline, and sleeps while there is no work. An arm that begins after
@@ -123,12 +123,12 @@ private:
 // begin. The pipeline is over when the source is closed and no token is in use.
 //
 // Sleeping. A thread that finds no work counts itself as a searcher. If it still finds none, it
-// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread that puts work into
-// the word, or leaves work there, learns the numbers of sleepers and searchers from the value that
-// its read-modify-write returned. If there is a sleeper and no searcher, the thread turns a sleeper
-// into a searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees
-// the work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So
-// no wake is lost, and there is only one wake at a time, even if many threads sleep.
+// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread may put work into the
+// word, or leave work there. The value that its read-modify-write returns then shows the numbers of
+// sleepers and searchers. If there is a sleeper and no searcher, the thread turns a sleeper into a
+// searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees the
+// work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So no
+// wake is lost, and there is only one wake at a time, even if many threads sleep.
 //
 // A thread that sleeps has no item, no stage and no source. A thread that has one of these never
 // waits for another thread of the pipeline. So even a pipeline with one thread ends.
@@ -250,8 +250,8 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
         word next = with - bit - (bit == source_bit ? one_token : 0);
         next -= is_searcher ? one_searcher : 0;
         // Order: acq_rel [pipeline_work.taken]; sees everything that happened before the work was
-        // put into the word, and publishes what this thread did with the item that has ended.
-        // Failure acquire: as the load above.
+        // put into the word. Publishes what this thread did with the item that has ended. Failure:
+        // acquire, as the load above.
         if (!word_.compare_exchange_weak(seen, ends ? next & ~sleeper_mask : next,
                                          std::memory_order_acq_rel, std::memory_order_acquire)) {
             continue;
@@ -300,9 +300,9 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 
 // The items that wait for a serial stage. The stage takes the items of the places 0, 1, 2, ... in
 // order. In an ordered stage, the place of an item is its number. In an unordered stage, the place
-// is the number of the item's arrival. The stage is at the place whose item it takes next. No
-// thread waits: if a thread arrives with an item, and the stage is at an earlier place, the thread
-// leaves the item in the slot of its place. A slot has room for the item, and one word:
+// is the number of the item's arrival. The stage is at the place whose item it takes next. A thread
+// may arrive with an item of a later place. It then leaves the item in the slot of that place, and
+// does not wait. A slot has room for the item, and one word:
 //
 //   empty    neither the item nor the stage has come
 //   filled   the item is in the slot; the stage has not come
@@ -316,10 +316,10 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 // Why a slot is empty when it is used again. There are at least `tokens` slots. So the slot of an
 // item P at the place p is not used again before the place p + tokens. Let Q be the item of that
 // place. The items from P to Q are tokens + 1 items, and at most `tokens` items are in flight. So
-// one of them, A, was read after another one, B, had ended. B had passed the stage by then. Items
-// pass the stage in the order of places, so P had passed it, too. A got its place no later than Q
-// did, because places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So
-// when Q arrives, P has left the slot.
+// when one of them, A, was read, another one, B, had ended and so had passed the stage. Items pass
+// the stage in the order of places, so P had passed it, too. A got its place no later than Q,
+// because places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So when
+// Q arrives, P has left the slot.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -377,7 +377,8 @@ public:
 
     // Moves the stage to the next place. Returns true if the item of that place is in its slot
     // already. The caller then still owns the stage, and must pass it to a thread that calls next()
-    // and runs the stage with that item. Otherwise the thread that brings the item gets the stage.
+    // and runs the stage with that item. Returns false if the item is not there. The thread that
+    // brings the item then gets the stage.
     bool advance() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
@@ -535,7 +536,7 @@ private:
             const typename lock::guard held(lock_);
             if (!leaves_out(n)) {
                 std::swap(error_, thrown);
-                // Order: relaxed; it publishes nothing but the number.
+                // Order: relaxed; the number publishes no other data.
                 failed_at_.store(n, std::memory_order_relaxed);
             }
         });
@@ -602,8 +603,9 @@ private:
         }
     }
 
-    // Calls stage K with the item. After a serial stage whose next item waits, puts the stage back,
-    // so that another thread can take it. Then takes the result through the next stages.
+    // Calls stage K with the item. Then, if the stage is serial and its next item waits, puts the
+    // stage back, so that another thread can take it. Then takes the result through the next
+    // stages.
     template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
@@ -844,9 +846,9 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 
 } // namespace detail
 
-/// Takes each item of the source through all stages, on the calling thread and on idle workers. At
-/// most `tokens` items are in flight at a time, and each serial stage has room for `tokens` items.
-/// So the memory of a pipeline is bounded.
+/// Takes each item of the source through all stages, on the calling thread and on idle workers. An
+/// item is in flight from its read until its end. At most `tokens` items are in flight at a time,
+/// and each serial stage has room for `tokens` items. So the memory of a pipeline is bounded.
 ///
 /// The source is any input range, such as a std::list, a filtered view, or a range of
 /// std::istream_iterator. It may also be a function that returns a std::optional, which is empty at

@@ -77,8 +77,8 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 /// Throws: what a comparison throws. If several comparisons throw, the exception of the first one
 /// in the order of the range. In this case, the range has the same elements as before, in some
 /// order. If a move throws, all elements are alive, but their values are unspecified. stopped_error
-/// as join(), with nothing changed. std::bad_alloc if there is no memory to fork. The range is then
-/// in the same state as if a comparison had thrown.
+/// if the scheduler is shutting down, as in join(), with nothing changed. std::bad_alloc if there
+/// is no memory to fork. The range is then in the same state as if a comparison had thrown.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
@@ -98,11 +98,12 @@ void parallel_sort(const fork_policy& on, Range&& range, Compare less = {},
 BIDE_DETAIL_TAKES_ITERATORS(parallel_sort, requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
-/// any number of workers. Before it changes anything, it allocates a buffer for as many elements as
-/// the range has.
+/// any number of workers. Before it changes anything, it allocates a buffer of the size of the
+/// range.
 /// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
 /// buffer.
-/// Cancellation: as parallel_sort(). The places of the elements become final in the last merge.
+/// Cancellation: as parallel_sort(). fork_options::progress counts the elements in the last merge,
+/// because their places are not final before.
 template <parallel_range Range, class Compare = std::less<>, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_stable_sort(const fork_policy& on, Range&& range, Compare less = {},
