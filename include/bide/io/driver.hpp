@@ -70,14 +70,14 @@ public:
     /// coroutine or a waker that runs inside of wait() does not call it.
     virtual unsigned wait(deadline until) noexcept = 0;
 
-    /// Ends the present wait(); if there is none, the next one. Several calls count as one.
-    /// Memory order: what happens before the call happens before the return of the wait() that it
-    /// ends.
+    /// Ends the present wait(). If no thread is in wait(), ends the next one. Several calls count
+    /// as one.
+    /// Memory order: the wait() that ends sees everything that happened before the call.
     /// Thread safety: any thread may call it.
     virtual void wake() noexcept = 0;
 
-    /// While an attachment exists, some thread calls wait() again and again. A scheduler has one
-    /// from its construction until its shutdown.
+    /// While an attachment exists, some thread calls wait() again and again. A scheduler has an
+    /// attachment from its construction until its shutdown.
     class [[nodiscard]] attachment {
     public:
         /// Attaches to the driver.

@@ -15,10 +15,10 @@
 //                when it begins. If the number differs later, the descriptor may belong to another
 //                file, and the wait ends with errc::closed
 //
-// The driver requests one event when a waiter is queued for an event that is not armed. If waiters
-// are left in the queues after an event, the driver requests another event. A request makes the
-// kernel check the file again, so no readiness is missed between an event and the next request. An
-// event that answers an older request is dropped. While no waiter is queued, the driver assumes
+// The driver requests one event when a waiter is queued for an event that is not requested yet. If
+// waiters are left in the queues after an event, the driver requests another event. A request makes
+// the kernel check the file again, so no readiness is missed between an event and the next request.
+// An event that answers an older request is dropped. While no waiter is queued, the driver assumes
 // nothing about the descriptor, because another file may have got it after a close. A cancelled
 // wait leaves at most one event for which there is no waiter.
 //
@@ -77,10 +77,9 @@ public:
         std::uint32_t events;
     };
 
-    // Requests one event of `events` from the kernel. The event will carry `key`. The request
-    // replaces an earlier request for the file. `registered` tells whether the caller expects the
-    // file to be in the epoll set. If the kernel disagrees, corrects `registered`. Returns the
-    // system's error, or 0.
+    // Requests one event of `events` from the kernel. The event carries `key`. The request replaces
+    // an earlier request for the file. `registered` tells whether the caller expects the file to be
+    // in the epoll set. If that is wrong, corrects `registered`. Returns the system's error, or 0.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
         requested.events = events | EPOLLONESHOT;
@@ -295,7 +294,7 @@ public:
 protected:
     /// Ends all waits, because the driver is no longer attached to a scheduler.
     // each() visits every entry that was made before the end of the attachment. A wait whose entry
-    // is made later finds that there is no attachment [growing_table.chunk].
+    // is made later finds that there is no attachment, and fails [growing_table.chunk].
     void detached() noexcept override {
         wake_list gone;
         entries_.each([&gone](entry& e) noexcept {
@@ -352,7 +351,7 @@ private:
         }
     };
 
-    // The operation that waits for a direction of a file (core/wait_ops.hpp).
+    // The operation that waits until a file is readable or writable (core/wait_ops.hpp).
     struct readiness : io_operation {
         basic_readiness_driver& of;
         entry* its; // nullptr: it fails with the error of its payload
@@ -423,8 +422,8 @@ private:
         return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
     }
 
-    // Returns the entry of `fd`. Makes the entry if there is none. If `fd` is not an open file,
-    // makes no entry, sets `error`, and returns nullptr.
+    // Returns the entry of `fd`. Makes the entry if there is none. If `fd` is not an open file or
+    // there is no memory, sets `error` and returns nullptr.
     entry* entry_for(int fd, int& error) noexcept {
         entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
         if (e == nullptr) {
@@ -506,7 +505,7 @@ private:
     }
 
     static bool has_passed(deadline until) noexcept {
-        const std::int64_t end = until.steady_ns(); // before now(): its clock may be another one
+        const std::int64_t end = until.steady_ns(); // before now(): may read another clock
         return !until.is_never() && Platform::now() >= end && !until.is_early();
     }
 
@@ -518,7 +517,7 @@ template <class Platform>
 class basic_epoll_driver final
     : public basic_readiness_driver<Platform, detail::epoll_set<Platform>> {};
 
-/// The driver of a program.
+/// The epoll driver that programs use.
 using epoll_driver = basic_epoll_driver<>;
 
 }} // namespace bide::BIDE_ABI

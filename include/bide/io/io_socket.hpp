@@ -276,7 +276,7 @@ template <class Driver> struct socket_access {
             return p.retry;
         }
 
-        // Calls attempt(), except if the file was forgotten or the payload has an error already.
+        // Calls attempt(), unless forget() was called for the file or the payload has an error.
         wait_status try_now(Payload& p) const noexcept {
             if (this->its == nullptr) {
                 return wait_status::granted;

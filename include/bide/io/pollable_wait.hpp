@@ -43,7 +43,7 @@ public:
     pollable_wait() : wait_(waker(&on_complete, &readable_)) {}
     pollable_wait& operator=(pollable_wait&&) = delete;
 
-    /// Returns the descriptor. It is readable exactly while is_complete().
+    /// Returns the descriptor. It is readable exactly while is_complete() is true.
     int fd() const noexcept { return readable_.fd(); }
 
     /// Begins to wait, as callback_wait::begin() does. If the operation is complete at once, the

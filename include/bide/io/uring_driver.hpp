@@ -13,7 +13,7 @@
 // A uring_request is part of the frame of the coroutine that waits for it. The buffer of the
 // request may be part of the same frame. The kernel uses the request and the buffer until it has
 // posted the completion. So the wait ends only after the completion was posted. A stop, a time-out
-// or the destruction of the coroutine asks the kernel to end the request, and then waits for the
+// or the destruction of the coroutine asks the kernel to end the request, and waits for the
 // completion.
 //
 // A request has these phases. All its fields are written under the lock of the ring:
@@ -377,8 +377,8 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
     using type = detail::uring_request; ///< the payload
 };
 
-/// An epoll_driver that also reads and writes regular files. A regular file is always ready for
-/// epoll, so only this driver reads it without blocking a worker.
+/// An epoll_driver that also reads and writes regular files. For epoll, a regular file is always
+/// ready, even if a read would block. This driver reads such a file without blocking a worker.
 ///
 /// When the kernel completes an operation, it interrupts the thread that began the operation. So a
 /// system call of that thread may fail with EINTR, as after a signal. The system calls of bide
@@ -391,9 +391,9 @@ class basic_uring_driver final
     using operation = basic_async_op<result<uring_count, std::error_code>, Platform>;
 
 public:
-    /// Makes the ring. `entries` is the size of its submission queue. It does not limit the number
-    /// of operations: each request is submitted at once, and the kernel keeps completions that do
-    /// not fit in the completion queue.
+    /// Makes the ring. `entries` is the size of its submission queue. That size does not limit the
+    /// number of operations: each request is submitted at once, and the kernel keeps completions
+    /// that do not fit in the completion queue.
     /// Throws: std::system_error if the system refuses (EPERM or ENOSYS: a container or an
     /// administrator forbids io_uring), has no more descriptors or memory, or is older than Linux
     /// 5.11 (ENOSYS).
@@ -404,8 +404,8 @@ public:
     ~basic_uring_driver() override;
 
     /// Ends all waits and operations for the file with errc::closed. An operation that the kernel
-    /// has begun ends when the kernel has confirmed its end. Call it before the file is closed, if
-    /// a coroutine may wait for the file. The kernel keeps the file open until the operations have
+    /// has begun ends when the kernel confirms that. Call it before the file is closed, if a
+    /// coroutine may wait for the file. The kernel keeps the file open until the operations have
     /// ended.
     /// Complexity: linear in the number of operations of the driver.
     void forget(int fd) noexcept {
@@ -534,7 +534,7 @@ private:
     }
 };
 
-/// The driver of a program.
+/// The io_uring driver that programs use.
 using uring_driver = basic_uring_driver<>;
 
 template <class Platform> basic_uring_driver<Platform>::~basic_uring_driver() {

@@ -149,9 +149,8 @@ private:
 ///
 /// The policy that the function gets has a separate stop token. That token is stopped if the
 /// awaiting task is cancelled, or if the token in `on` is stopped. The coroutine may belong to any
-/// scheduler, to a run_loop or to another library. It resumes where it resumes after any other
-/// async_op. In the function, this_task refers to no task. If the function blocks, it blocks a
-/// worker.
+/// scheduler, to a run_loop or to another library. It resumes as after any other async_op. In the
+/// function, this_task refers to no task. If the function blocks, a worker blocks.
 ///
 /// The wait allocates nothing. The call of async_fork() allocates the state of a std::stop_source.
 /// With GCC before 13, define the function in an earlier statement if it has captures (see

@@ -218,8 +218,8 @@ template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g
     return detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g));
 }
 
-// While this object lives, `s` is the current scheduler of the calling thread, and shutdown() of
-// `s` waits for the thread.
+// While this object lives, the scheduler is the current scheduler of the calling thread, and the
+// shutdown of the scheduler waits for the thread.
 class fork_caller {
 public:
     // Throws: stopped_error if the thread is external and the scheduler is closing.
@@ -374,24 +374,24 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 
 // ---- Functions that run in parallel
 
-// join() is not inlined, and the arms are inlined into it. If join() were inlined, its caller would
-// save registers even on the path that does not fork. In a recursion, half of the calls take that
-// path.
+// If join() were inlined, its caller would save registers even on the path that does not fork. In a
+// recursion, half of the calls take that path. So join() is not inlined, but the arms are inlined
+// into join().
 
 /// Runs f() and g(), in parallel if a worker is free to take g. Returns both values when both
 /// functions have ended. The value of a void function is std::monostate. A fork costs a few
 /// nanoseconds and no allocation, so a recursion may fork at every level. If there is one worker or
 /// enable_stealing is false, g is called after f.
 ///
-/// f runs on the calling thread, which may be any thread. g runs on the calling thread or on a
-/// worker. Several threads may call join() at the same time. No call waits for a worker to become
-/// free: if no worker has taken an arm, the caller runs it.
+/// f and g are called arms. f runs on the calling thread, which may be any thread. g runs on the
+/// calling thread or on a worker. Several threads may call join() at the same time. No call waits
+/// for a worker to become free: if no worker has taken an arm, the caller runs it.
 ///
 /// While a thread waits for an arm, it runs arms that were forked in the course of that arm. If
-/// there are none, it sleeps. If the sleeping thread is that of a worker, another thread may run it
-/// meanwhile. An arm runs on top of the caller's frame only if it would also do so in a serial
-/// program. So a lock that the caller holds causes a deadlock only if it would cause one in a
-/// serial program, too.
+/// there are none, it sleeps. If the sleeping thread is that of a worker, another thread may run
+/// that worker meanwhile. An arm runs on top of the caller's frame only if it would also do so in a
+/// serial program. So a lock that the caller holds causes a deadlock only if it would cause one in
+/// a serial program, too.
 ///
 /// Arms are functions, not tasks: if an arm blocks, its thread blocks. On the calling thread,
 /// this_task refers to the task that has called join(); on other threads it refers to no task. So
@@ -403,8 +403,8 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 /// that are in a join.
 /// Blocks: until both have ended.
 /// Throws: when both have ended, what f threw; if f did not throw, what g threw. stopped_error if
-/// the calling thread is external and the scheduler is shutting down. std::bad_alloc if there is no
-/// memory to fork. In these two cases, no arm has run. A fork needs memory only if more threads
+/// the calling thread is external (no worker) and `s` is shutting down. std::bad_alloc if there is
+/// no memory to fork. In these two cases, no arm has run. A fork needs memory only if more threads
 /// fork, or forks nest more deeply, than ever before.
 template <class F, class G>
 BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
@@ -440,9 +440,8 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
 /// Runs one or more functions as join() runs two. Returns their values, in order, when all
 /// functions have ended.
 /// Throws: if functions threw, the exception of the first of these in argument order. Other
-/// exceptions are those of join(). If memory for a fork runs out after some functions have begun,
-/// throws std::bad_alloc. In that case, some of the last functions have run, and the first ones
-/// have not.
+/// exceptions are those of join(). If memory runs out after some functions have begun, throws
+/// std::bad_alloc: some of the last functions have run, and the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -463,8 +462,8 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 /// Blocks: as join().
 /// Throws: if functions threw, the exception of the first of these in the order of the range; all
 /// other functions have run, too. stopped_error after a stop, if no function has thrown. Other
-/// exceptions are those of join(). If memory for a fork runs out after some functions have begun,
-/// throws std::bad_alloc, and some functions have not run.
+/// exceptions are those of join(). If memory runs out after some functions have begun, throws
+/// std::bad_alloc, and some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.
 /// Cancellation: after a stop request by the token in the options, functions that have not begun
 /// are skipped. The grain in the options has no effect. Progress counts functions.

@@ -38,7 +38,8 @@
 //
 // While the frame of the body waits for a function beside, its thread runs no other jobs, because
 // its lane may have older jobs. If the thread ran a job of another thread, that other thread would
-// take jobs from this lane while it waits (leapfrogging), and could take these older ones.
+// take jobs from this lane while it waits (leapfrogging). It could take these older ones, which
+// were not forked in the course of its job.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -136,7 +137,7 @@ public:
     scope_type& scope;
     basic_spawned* older = nullptr; // the next older job in the list
     std::uint32_t order = 0;        // of its exception: the lowest order wins
-    bool is_over = false;           // set by the body's thread, for a job beside that it has run
+    bool is_over = false;           // the body's thread has run it, from the lane beside
 };
 
 template <class Platform> class basic_spawn_frame {
@@ -316,8 +317,8 @@ template <class Platform> class basic_spawn_scope {
     template <class, class> friend class detail::spawned_function;
 
 public:
-    /// Constructs a scope. `of` is its pool, or nullptr if no worker steals. Only fork_scope()
-    /// calls it.
+    /// Constructs a scope. `of` is the scheduler's pool, or nullptr if no worker steals. Only
+    /// fork_scope() calls it.
     /// Requires: the calling thread is in a fork-join of the pool.
     basic_spawn_scope(detail::basic_pool<Platform>* of, const fork_options& options) noexcept
         : pool_(of), stop_(options.stop), progress_(options.progress) {}
@@ -332,14 +333,14 @@ public:
     }
 
     /// Spawns a function, which takes nothing or the scope. Its value is ignored. The function is
-    /// called once, as an rvalue. It runs on an idle worker, or on this thread after the body or
-    /// the function that spawns it has returned. It never runs inside of spawn(), so the caller may
+    /// called once, as an rvalue. It runs on an idle worker, or on this thread after its spawner,
+    /// the body or a function, has returned. It never runs inside of spawn(), so the caller may
     /// hold a lock that the function needs.
     ///
-    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself in
-    /// reverse order. A spawn by the body or by a spawned function takes some tens of nanoseconds.
-    /// It allocates nothing if the function is small and its spawner has few other functions. A
-    /// spawn by an arm of a join, or by an iteration of a loop, allocates and takes a lock.
+    /// Functions run in no fixed order. A thread runs its own spawned functions in reverse order. A
+    /// spawn by the body or by a spawned function takes some tens of nanoseconds. It allocates
+    /// nothing if the function is small and its spawner has few other functions. A spawn by an arm
+    /// of a join, or by an iteration of a loop, allocates and takes a lock.
     /// Throws: std::bad_alloc, or what the copy of the function throws. The function is then not
     /// spawned.
     /// Requires: the call is made by the body or by a function of the scope. Or it is made by an
@@ -556,8 +557,8 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// were declared before the call of fork_scope().
 ///
 /// Locks: a function never runs inside of spawn(), so a lock that is held around a spawn causes no
-/// deadlock. A lock that the caller of fork_scope() holds causes a deadlock only if it would cause
-/// one in a serial run, in which the functions run when the body has returned.
+/// deadlock. In a serial run, the functions run when the body has returned. A lock that the caller
+/// of fork_scope() holds causes a deadlock only if it would cause one in a serial run.
 ///
 /// Memory: if a function runs on the thread of its spawner, later functions reuse its memory. If
 /// another thread has taken the function, its memory is released when the spawner ends. So a body

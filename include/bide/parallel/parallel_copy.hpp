@@ -77,7 +77,7 @@ template <class It, class Keeps, class Output> class pack_front {
 
     struct block {
         std::uint64_t asked = 0; // the number of elements for which keeps() has returned
-        std::uint64_t kept = 0;  // how many of these are kept; after the join: in earlier blocks
+        std::uint64_t kept = 0;  // how many of these are kept; after join(): kept in earlier blocks
     };
 
 public:
@@ -299,7 +299,8 @@ Out parallel_unique_copy(const fork_policy& on, Range&& range, Out out, Equal eq
 BIDE_DETAIL_TAKES_ITERATORS(parallel_unique_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
-/// `matches` on, and the unmatched elements to places from `others` on, both in their order.
+/// `matches` on. Copies the other elements to places from `others` on. Both groups keep their
+/// order.
 /// Returns the iterators behind the last places. Everything else is as in parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>

@@ -35,8 +35,8 @@
 //
 // While the first element of a part is visited, the other elements of the part are an arm, which
 // thieves may take. So an idle worker takes them, even if the first element takes longer than all
-// others together. If an element takes as long as a chunk, the next element is visited in the same
-// way.
+// others together. After an element that takes as long as a chunk, the next element is visited in
+// this way, too.
 //
 // Within a chunk, the thread checks again whether thieves find an arm, because later elements may
 // take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
@@ -270,8 +270,7 @@ private:
 
     // Visits one element, and then more elements at a time, as a chunk grows. So the time of an
     // element is known before many were visited. Ends when the part is empty or has taken as long
-    // as a chunk. Returns 0 if elements remain that must be visited, and the current time if none
-    // remain.
+    // as a chunk. Returns 0 if elements remain to be visited, and else the current time.
     template <class Front>
     std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
         std::uint64_t chunk = 1;
@@ -355,7 +354,7 @@ private:
         }
         bool goes_on = false;
         std::optional<typename Front::part> ahead;
-        // If there is no memory for the fork, both() throws, no arm begins, and all later parts are
+        // Without memory for the fork, both() throws, no arm begins, and all later parts are
         // skipped.
         typename state_type::attempt beginning(state_, begin);
         forks_.both(
@@ -420,8 +419,8 @@ private:
         return true;
     }
 
-    // Returns the end of about n elements at the beginning of the part. Their number is a multiple
-    // of the unit. If less than a unit would remain, returns the end of the part.
+    // Returns the place behind the first n elements of the part, or about n: a multiple of the
+    // unit. If less than a unit would remain, returns the end of the part.
     std::uint64_t end_of(range part, std::uint64_t n) const noexcept {
         const std::uint64_t left = part.size();
         if (n >= left) { // so the last chunk of a part needs no division
@@ -620,8 +619,8 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_for,
 
 /// Calls body(chunk) for parallel_chunks that together cover the range, in any order. The loop
 /// chooses the number of elements of a chunk, which is at least fork_options::grain. Use it if an
-/// iteration needs an object that is costly to make, such as a buffer, or if one call for many
-/// elements is faster than many calls.
+/// iteration needs an object that is costly to make, such as a buffer. Also use it if one call for
+/// many elements is faster than many calls.
 /// Blocks, throws, cancellation: as parallel_for(). A stop or an exception takes effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
 /// Requires: body may be called by several threads at once, for different chunks.

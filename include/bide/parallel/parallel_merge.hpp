@@ -19,8 +19,7 @@ namespace detail {
 
 // Finds out whether a sequence consists of few long runs. A run is a part that ascends, or that
 // descends strictly. The runs must cover at least half of the sequence. The remaining elements may
-// be in any order, and only these are sorted. A random sequence is rejected after a few
-// comparisons.
+// be in any order, and only these are sorted. A random sequence is soon rejected.
 //
 // The search works in steps. If a run is long, the next step examines as many elements as all
 // earlier steps together, in parallel. So the search costs at most two comparisons for each
@@ -116,8 +115,8 @@ private:
         return next;
     }
 
-    // Returns true if the next `block` elements continue the run. The test has no branch for a
-    // loop.
+    // Returns true if the next `block` elements continue the run. The test is one expression
+    // without a loop.
     template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
         return [&]<difference... is>(std::integer_sequence<difference, is...>) {
             return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
@@ -352,9 +351,9 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
-// Merges the elements that merge_both_ends() has left. One sequence has few elements, the other one
-// any number. If a block of the larger sequence comes before the next element of the smaller one,
-// the block is copied.
+// Merges the elements that remain after merge_both_ends(). One sequence has few elements, the other
+// one any number. If a block of the larger sequence comes before the next element of the smaller
+// one, the block is copied.
 template <class From, class To, class Compare>
 void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -384,8 +383,8 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
         detail::merge_few_with_many(rest, less);
     } else {
         while (rest.left != rest.left_end && rest.right != rest.right_end) {
-            // This step has branches. The processor predicts the result of the next comparison and
-            // continues speculatively.
+            // Here a branch is faster: the processor predicts the result of the comparison and need
+            // not wait for it.
             if (less(*rest.right, *rest.left)) {
                 *rest.to = std::ranges::iter_move(rest.right);
                 ++rest.right;
@@ -496,7 +495,7 @@ private:
                      place target, const F& sort_first, const G& sort_second) {
         const place between = places::other(target);
         const auto f = [&] {
-            elements.left_start(); // both halves begin
+            elements.left_start(); // from now on, both halves move their elements
             sort_first(between);
         };
         const auto g = [&] { sort_second(between); };
@@ -524,8 +523,8 @@ private:
     }
 
     // Merges parts of the two halves of [first, last), in parallel. Halves the larger sequence, and
-    // cuts the smaller one where the middle element of the larger one belongs. If
-    // leaves_out(first), moves the elements without merging them.
+    // cuts the smaller one where the middle element of the larger one belongs. If leaves_out(first)
+    // is true, moves the elements without merging them.
     template <class From, class To>
     void merge_parts(merge_rest<From, To>& rest, difference first, difference last) {
         const auto n = rest.left_end - rest.left;

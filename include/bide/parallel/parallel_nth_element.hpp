@@ -45,9 +45,9 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
 } // namespace detail
 
 /// Moves to `nth` the element that a sort of the range by less(projection(a), projection(b)) would
-/// put there. Afterwards no element before `nth` is greater, and none behind it is less. If nth is
-/// the end, does nothing. The order of the other elements depends only on the range and nth, and
-/// not on the number of workers.
+/// put there. Afterwards no element before `nth` is greater, and no element behind it is less. If
+/// nth is the end, does nothing. The order of the other elements depends only on the range and nth,
+/// and not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
 /// Cancellation: as parallel_sort(). fork_options::progress counts the elements that the algorithm
 /// need not examine again.

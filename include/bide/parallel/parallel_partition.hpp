@@ -28,9 +28,9 @@ template <class It> struct division {
 
 // Partitions elements that are cheap to copy, without branches that depend on the elements. One
 // element is taken out, which leaves a gap. Each step handles the next element x. The step moves
-// the first element of the right part into the gap, and x to the place behind the left part. The
-// old place of x is the new gap. If x belongs to the left part, the end of the left part moves up
-// by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and Bergdoll,
+// the first element of the right part into the gap, and x to the place of that element. The old
+// place of x is the new gap. If x belongs to the left part, the end of the left part moves up by
+// one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and Bergdoll,
 // "ipnsort".)
 template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
     struct gap {

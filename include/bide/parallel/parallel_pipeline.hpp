@@ -152,11 +152,10 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Takes the next work. If `has_token` is true, the caller has a token that it no longer needs,
-    // because the item of the token has ended or there was no item. This call first puts that token
-    // back.
-    // Returns: one of three: the number of the serial stage that the caller now runs; `source`, if
-    // the caller now reads the source; or `over`, if the pipeline is over.
+    // Takes the next work. If `has_token` is true, the caller has a token that it no longer needs:
+    // the item of the token has ended, or there was no item. This call first puts that token back.
+    // Returns: the number of the serial stage that the caller now runs; `source` if the caller now
+    // reads the source; `over` if the pipeline is over.
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
 
@@ -353,7 +352,7 @@ public:
         if (s.state.load(std::memory_order_acquire) != reached) {
             return false;
         }
-        // Order: relaxed; the caller's advance() publishes it.
+        // Order: relaxed; the caller's advance() publishes this store.
         s.state.store(empty, std::memory_order_relaxed);
         return true;
     }
@@ -403,7 +402,7 @@ private:
 
     struct slot {
         typename Platform::template atomic<word> state{empty};
-        waiting held; // belongs to the thread that has the item, or later to that with the stage
+        waiting held; // belongs to the thread with the item, later to the thread with the stage
     };
 
     const std::size_t mask_;
@@ -811,7 +810,7 @@ template <class T>
 concept pipeline_stage_type = is_stage<std::remove_cvref_t<T>>;
 
 // Returns true if each stage can be called with the result of the previous stage, and if the items
-// of serial stages can be moved to their queues.
+// of serial stages are movable.
 template <class Item, class Stage, class... Rest> consteval bool stages_fit() {
     if constexpr (!std::invocable<stage_function<Stage>, Item&&> ||
                   (Stage::order != stage_order::parallel && !std::move_constructible<Item>)) {
@@ -866,8 +865,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
 /// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
 /// calls have ended and each item is destroyed.
-/// Requires: a stage may wait for a later item only if enough workers are free to take that item to
-/// the point that the stage waits for.
+/// Requires: a stage may wait until a later item has reached some point only if enough workers are
+/// free to take the item there.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that
 /// were read go through all stages. If the source has ended before the stop, the stop has no
 /// effect.

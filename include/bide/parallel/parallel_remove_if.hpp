@@ -7,8 +7,8 @@
 /// neighbours. The remaining elements are moved to the beginning of the range, in their order.
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
-/// once for each element. An element may be moved once by the owner of the loop (parallel_for.hpp),
-/// and once by each other thread that took a part with this element.
+/// once for each element. The owner of the loop (parallel_for.hpp) moves an element at most once.
+/// So does each other thread that took a part with this element.
 
 #include <bide/parallel/detail/sort_parts.hpp>
 
@@ -48,8 +48,8 @@ public:
         for (; it != end; ++it) {
             if constexpr (copies_bytes<const std::iter_value_t<It>*, It>) {
                 // The previous element is still in its old place. If it was kept, it is the last
-                // kept element. If it was removed, it is equal to the last kept element. So the
-                // predicate may use it in both cases.
+                // kept element. If it was removed, it equals the last kept element. So the
+                // predicate gets the previous element in both cases.
                 It last = it;
                 --last;
                 const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));

@@ -16,8 +16,8 @@
 //
 // A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. A
 // scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
-// is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
-// computation"). Some operations of std give the same bits for any grouping of their operands, such
+// is the length of its longest chain. (Snir 1986, "Depth-size trade-offs for parallel prefix
+// computation".) Some operations of std give the same bits for any grouping of their operands, such
 // as std::plus of integers. For these, the owner of the loop (parallel_for.hpp) makes one
 // combination for each element, as the serial scan does.
 
@@ -284,8 +284,8 @@ Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T ini
 BIDE_DETAIL_TAKES_ITERATORS(parallel_exclusive_scan);
 
 /// Scans map(element) for each element of the range. Everything else is as in
-/// parallel_inclusive_scan(), whose rules also hold for the calls of map. If the output does not
-/// have the type of the values, map may be called twice for an element.
+/// parallel_inclusive_scan(). Its rules for the calls of op also apply to those of map. If the
+/// output does not have the type of the values, map may be called twice for an element.
 template <parallel_range Range, class Out, class Op, class Map>
     requires detail::takes_scan<Out, Op, detail::mapped_t<Map, std::ranges::iterator_t<Range>>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,

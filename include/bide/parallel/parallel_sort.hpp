@@ -14,10 +14,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sorts a part of a range. If the part is one sorted run, at most reverses it. If it consists of a
-// few sorted runs, merges the runs. For any other part, a stable sort uses merge sort, and an
-// unstable sort uses quick sort. An unstable sort also uses quick sort if there is no memory to
-// merge runs.
+// Sorts a part of a range. If the part is one ascending run, does nothing; if it is one descending
+// run, reverses it. If it consists of a few runs, merges the runs. For any other part, a stable
+// sort uses merge sort, and an unstable sort uses quick sort. An unstable sort also uses quick sort
+// if there is no memory to merge runs.
 // Throws: std::bad_alloc if a stable sort finds no memory.
 template <bool Stable, class Forker, class It, class Compare>
 void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>& state) {
