@@ -3,9 +3,9 @@
 #define BIDE_IO_DRIVER_HPP
 
 /// \file
-/// The interface of drivers. An idle worker can sleep in a driver. The driver waits for events of
-/// the operating system and for a wake at the same time, and then completes the operations that
-/// became ready. io/epoll_driver.hpp is a driver.
+/// The interface of drivers. An idle worker of a scheduler can sleep in a driver. The driver waits
+/// for events of the operating system and for a wake at the same time. Then it completes the
+/// operations that became ready. io/epoll_driver.hpp is a driver.
 
 #include <bide/core/deadline.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -61,23 +61,23 @@ public:
     virtual ~driver() = default;
 
     /// Waits until an operation is ready, wake() was called, or the deadline has passed. With
-    /// deadline::poll(), does not wait. Completes at most max_completions ready operations:
-    /// publishes their waits or runs their wakers, with no lock held. The next call completes the
-    /// others. An operation that is always ready does not starve the others.
+    /// deadline::poll(), does not wait. Completes at most max_completions ready operations: ends
+    /// their waits or runs their wakers, with no lock held. The next call completes the others. An
+    /// operation that is always ready does not starve the others.
     /// Blocks: while it waits. Coroutines without an executor run inside this call.
     /// Returns: how many operations were completed.
-    /// Requires: one thread at a time calls it, and each call happens after the previous one. What
-    /// runs inside of wait() does not call it.
+    /// Requires: one thread at a time calls it, and each call happens after the previous one. A
+    /// coroutine or a waker that runs inside of wait() does not call it.
     virtual unsigned wait(deadline until) noexcept = 0;
 
-    /// Ends the present wait(); if there is none, the next one. Several calls count as one.
-    /// Memory order: what happens before the call happens before the return of the wait() that it
-    /// ends.
+    /// Ends the present wait(). If no thread is in wait(), ends the next one. Several calls count
+    /// as one.
+    /// Memory order: the wait() that ends sees everything that happened before the call.
     /// Thread safety: any thread may call it.
     virtual void wake() noexcept = 0;
 
-    /// While an attachment exists, some thread calls wait() again and again. A scheduler has one
-    /// from its construction until its shutdown.
+    /// While an attachment exists, some thread calls wait() again and again. A scheduler has an
+    /// attachment from its construction until its shutdown.
     class [[nodiscard]] attachment {
     public:
         /// Attaches to the driver.
@@ -120,8 +120,8 @@ private:
 /// or an error of the system.
 using io_result = result<void, std::error_code>;
 
-/// The value of a driver's operation whose await throws the error. An async_op<io_done> throws the
-/// error; an async_op<io_result> returns it. with_timeout(), with_stop() and as_result() convert an
+/// The value of an async_op<io_done>. The await of such an operation throws its error; the await of
+/// an async_op<io_result> returns the error. with_timeout(), with_stop() and as_result() convert an
 /// async_op<io_done> to an async_op<io_result>. An io_done has the same queries as an io_result, so
 /// that code compiles for both. It always reports success.
 struct io_done {
@@ -156,7 +156,7 @@ template <> struct wait_payload<io_result> {
 };
 
 /// For authors of drivers: the base class of an operation (core/wait_ops.hpp). The base class makes
-/// the result; the derived class has the steps:
+/// the result. The derived class has the functions try_now(), enqueue() and cancel():
 ///
 /// \code
 /// using waiter = bide::basic_waiter<bide::native_platform>;
@@ -173,7 +173,7 @@ template <> struct wait_payload<io_result> {
 /// \endcode
 ///
 /// The payload keeps its address until the wait is over. A queued waiter can carry the payload
-/// (basic_waiter::carry). The driver then sets the payload's error before it publishes the waiter.
+/// (basic_waiter::carry). The driver then sets the payload's error before it ends the wait.
 struct io_operation {
     /// The name of the awaited object in a dump.
     static constexpr const char* waited_for = "a file";

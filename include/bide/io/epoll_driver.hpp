@@ -15,10 +15,10 @@
 //                when it begins. If the number differs later, the descriptor may belong to another
 //                file, and the wait ends with errc::closed
 //
-// The driver requests one event when a waiter is queued for an event that is not armed. If waiters
-// are left in the queues after an event, the driver requests another event. A request makes the
-// kernel check the file again, so no readiness is missed between an event and the next request. An
-// event that answers an older request is dropped. While no waiter is queued, the driver assumes
+// The driver requests one event when a waiter is queued for an event that is not requested yet. If
+// waiters are left in the queues after an event, the driver requests another event. A request makes
+// the kernel check the file again, so no readiness is missed between an event and the next request.
+// An event that answers an older request is dropped. While no waiter is queued, the driver assumes
 // nothing about the descriptor, because another file may have got it after a close. A cancelled
 // wait leaves at most one event for which there is no waiter.
 //
@@ -29,9 +29,9 @@
 //   waiting    the fetching thread sleeps or is about to
 //   woken      wake() was called, and has not ended a fetch() yet
 //
-// The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
-// and never read, because it only ends system calls. If an edge comes late, a later system call
-// ends early.
+// The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd only ends system
+// calls, so it is edge-triggered and never read. If an edge comes late, a later system call ends
+// early, which does no harm.
 
 #include <bide/core/config.hpp>
 
@@ -77,10 +77,9 @@ public:
         std::uint32_t events;
     };
 
-    // Requests one event of `events` from the kernel. The event will carry `key`. The request
-    // replaces an earlier request for the file. `registered` tells whether the caller expects the
-    // file to be in the epoll set. If the kernel disagrees, corrects `registered`. Returns the
-    // system's error, or 0.
+    // Requests one event of `events` from the kernel. The event carries `key`. The request replaces
+    // an earlier request for the file. `registered` tells whether the caller expects the file to be
+    // in the epoll set. If that is wrong, corrects `registered`. Returns the system's error, or 0.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
         requested.events = events | EPOLLONESHOT;
@@ -110,13 +109,13 @@ public:
     }
 
     // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
-    // deadline has passed. fetch() may also return earlier. Returns true if wake() was called since
+    // deadline has passed. fetch() may also return earlier. Returns true if wake() was called after
     // the last fetch(). One thread at a time calls fetch(), has_next() and next().
     // Requires: !has_next().
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {
             sleeper seen = sleeper::awake;
-            // Order: relaxed; this step publishes nothing. Failure: wake() was called.
+            // Order: relaxed; the CAS publishes nothing. Failure: wake() was called.
             if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
                                                   std::memory_order_relaxed)) {
                 until = deadline::poll();
@@ -213,7 +212,7 @@ private:
 
 } // namespace detail
 
-/// The common base of epoll_driver and uring_driver, which waits until files are ready. `Set` makes
+/// Waits until files are ready. It is the common base of epoll_driver and uring_driver. `Set` makes
 /// the requests to the kernel. `Base` is driver, or its replacement in a model.
 template <class Platform, class Set, class Base = driver>
 class basic_readiness_driver : public Base {
@@ -276,8 +275,9 @@ public:
         gone.publish(wait_status::closed);
     }
 
-    /// See driver. With Linux 5.11 and glibc 2.35 or later, the deadline is exact to the
-    /// nanosecond. On older systems, it is rounded up to a millisecond. Never returns early.
+    /// Waits as driver::wait() does. Returns for no other reason. With Linux 5.11 and glibc 2.35 or
+    /// later, the deadline is exact to the nanosecond. On older systems, it is rounded up to a
+    /// millisecond.
     unsigned wait(deadline until) noexcept override {
         for (;;) {
             const bool woken = !set_.has_next() && set_.fetch(until);
@@ -288,13 +288,13 @@ public:
         }
     }
 
-    /// See driver. Makes a system call only if a thread sleeps in wait().
+    /// Ends wait(), as driver::wake() does. Makes a system call only if a thread sleeps in wait().
     void wake() noexcept override { set_.wake(); }
 
 protected:
     /// Ends all waits, because the driver is no longer attached to a scheduler.
     // each() visits every entry that was made before the end of the attachment. A wait whose entry
-    // is made later finds that there is no attachment [growing_table.chunk].
+    // is made later finds that there is no attachment, and fails [growing_table.chunk].
     void detached() noexcept override {
         wake_list gone;
         entries_.each([&gone](entry& e) noexcept {
@@ -351,7 +351,7 @@ private:
         }
     };
 
-    // The operation that waits for a direction of a file (core/wait_ops.hpp).
+    // The operation that waits until a file is readable or writable (core/wait_ops.hpp).
     struct readiness : io_operation {
         basic_readiness_driver& of;
         entry* its; // nullptr: it fails with the error of its payload
@@ -422,8 +422,8 @@ private:
         return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
     }
 
-    // Returns the entry of `fd`. Makes the entry if there is none. If `fd` is not an open file,
-    // makes no entry, sets `error`, and returns nullptr.
+    // Returns the entry of `fd`. Makes the entry if there is none. If `fd` is not an open file or
+    // there is no memory, sets `error` and returns nullptr.
     entry* entry_for(int fd, int& error) noexcept {
         entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
         if (e == nullptr) {
@@ -505,7 +505,7 @@ private:
     }
 
     static bool has_passed(deadline until) noexcept {
-        const std::int64_t end = until.steady_ns(); // before now(): its clock may be another one
+        const std::int64_t end = until.steady_ns(); // before now(): may read another clock
         return !until.is_never() && Platform::now() >= end && !until.is_early();
     }
 
@@ -517,7 +517,7 @@ template <class Platform>
 class basic_epoll_driver final
     : public basic_readiness_driver<Platform, detail::epoll_set<Platform>> {};
 
-/// The driver of a program.
+/// The epoll driver that programs use.
 using epoll_driver = basic_epoll_driver<>;
 
 }} // namespace bide::BIDE_ABI

@@ -19,8 +19,8 @@
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
 // try its system call again, on the wrong file. So each attempt holds the lock of the driver's
-// entry, and first checks whether the file was forgotten. close() forgets the file under the same
-// lock.
+// entry for the descriptor, and first checks whether forget() was called for the file. close()
+// calls forget(), which takes the same lock.
 
 #if defined(__linux__)
 
@@ -133,10 +133,10 @@ public:
     }
 
     // ---- Operations. Each operation returns its error and throws nothing. Each accepts
-    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation, it
-    // returns errc::timeout or errc::stopped, and no byte was transferred. If no scheduler or
-    // run_loop runs the driver, the operation returns errc::no_driver. After close() it returns
-    // bad_file_descriptor. If the socket never had a descriptor, the program terminates.
+    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation,
+    // the operation returns errc::timeout or errc::stopped, and no byte was transferred. If no
+    // scheduler or run_loop runs the driver, the operation returns errc::no_driver. After close(),
+    // it returns bad_file_descriptor. If the socket never had a descriptor, the program terminates.
 
     /// Reads the available bytes, at least one and at most into.size().
     /// Returns: the number of bytes; 0 at the end of the stream. If `into` is empty, returns 0 at
@@ -156,8 +156,8 @@ public:
     }
 
     /// Accepts a connection on a listening socket.
-    /// Returns: the connection, on the same driver. If the process has no more descriptors
-    /// (too_many_files_open), the connection stays in the queue. Close a descriptor, or wait,
+    /// Returns: the connection, on the same driver. If the process has no more descriptors, returns
+    /// too_many_files_open, and the connection stays in the queue. Close a descriptor, or wait,
     /// before the next attempt.
     /// Cancellation: no connection and no descriptor is lost.
     async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept {
@@ -232,7 +232,7 @@ result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Add
     return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
 }
 
-/// Writes all bytes. It is one operation with one time-out, like the operations of the socket.
+/// Writes all bytes. Like the operations of the socket, it is one operation with one time-out.
 /// Returns: all.size(), or the first error, such as errc::timeout. After an error, some bytes may
 /// have been written.
 /// Requires: `all` exists until the operation is over.
@@ -257,7 +257,7 @@ template <class Call> auto uninterrupted(Call call) noexcept {
 
 inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
-// The operations, on the waits of the driver.
+// The operations of a socket. They use the waits of the driver.
 template <class Driver> struct socket_access {
     using readiness = typename Driver::readiness;
     using io_socket = basic_io_socket<Driver>;
@@ -276,7 +276,7 @@ template <class Driver> struct socket_access {
             return p.retry;
         }
 
-        // Calls attempt(), except if the file was forgotten or the payload has an error already.
+        // Calls attempt(), unless forget() was called for the file or the payload has an error.
         wait_status try_now(Payload& p) const noexcept {
             if (this->its == nullptr) {
                 return wait_status::granted;

@@ -6,10 +6,10 @@
 /// An executor for an event loop that waits for file descriptors, such as poll(2), epoll(7), GLib,
 /// Qt or libuv. Linux only; empty on other systems.
 //
-// The queue is that of a strand (task/strand.hpp). A poster that finds the queue idle makes the
-// descriptor readable, which is its last access to the executor. run() clears the descriptor before
-// it runs the queued runnables. So when a runnable runs, its poster no longer accesses the
-// executor.
+// The queue is that of a strand (task/strand.hpp). A poster is a thread in post(). If the queue is
+// idle, the poster makes the descriptor readable, which is the last access of the poster to the
+// executor. run() clears the descriptor before it runs the queued runnables. So when a runnable
+// runs, its poster no longer accesses the executor.
 
 #if defined(__linux__)
 

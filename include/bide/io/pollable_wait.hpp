@@ -30,9 +30,9 @@ namespace bide { inline namespace BIDE_ABI {
 /// }
 /// \endcode
 ///
-/// For everything else, see callback_wait.
+/// For everything else, see callback_wait. The destructor cancels the wait. If the operation has
+/// got something that was not taken, the destructor gives it back.
 /// Thread safety: one thread at a time calls the functions.
-/// Destroys: cancels the wait, and gives back a grant that was not taken.
 template <class T> class pollable_wait {
 public:
     /// The type that take() returns.
@@ -43,7 +43,7 @@ public:
     pollable_wait() : wait_(waker(&on_complete, &readable_)) {}
     pollable_wait& operator=(pollable_wait&&) = delete;
 
-    /// Returns the descriptor. It is readable exactly while is_complete().
+    /// Returns the descriptor. It is readable exactly while is_complete() is true.
     int fd() const noexcept { return readable_.fd(); }
 
     /// Begins to wait, as callback_wait::begin() does. If the operation is complete at once, the

@@ -10,10 +10,11 @@
 // The ring is one more file in an epoll set. It is readable while the kernel has posted completions
 // that were not taken. So the driver sleeps, wakes and waits for files as an epoll_driver does.
 //
-// A uring_request is part of the frame of the coroutine that waits for it. Its buffer may be part
-// of the same frame. The kernel uses both until it has posted the completion. So the wait ends only
-// after the completion was posted. A stop, a time-out or the destruction of the coroutine asks the
-// kernel to end the request, and then waits for the completion.
+// A uring_request is part of the frame of the coroutine that waits for it. The buffer of the
+// request may be part of the same frame. The kernel uses the request and the buffer until it has
+// posted the completion. So the wait ends only after the completion was posted. A stop, a time-out
+// or the destruction of the coroutine asks the kernel to end the request, and waits for the
+// completion.
 //
 // A request has these phases. All its fields are written under the lock of the ring:
 //
@@ -26,12 +27,12 @@
 // The lock guards both queues of the ring. Each request is submitted at once. If the kernel accepts
 // no request because it lacks memory, the thread retries with the lock held. Any thread may call
 // take(), which stores each completion in its request. look() then handles the completed requests,
-// and may submit requests. If take() leaves a result for next(), its caller wakes the thread in
-// wait(), because the ring is no longer readable.
+// and may submit requests. If take() leaves a result for next(), the ring is no longer readable. So
+// the caller of take() then wakes the thread in wait().
 //
-// If a thread ends, the kernel ends the requests of that thread with ECANCELED. Such a request is
-// submitted again. If the kernel is about to process a request A again, a request to end A fails
-// with ENOENT although A is not over. The driver then asks the kernel once more to end A.
+// If a thread ends, the kernel ends the requests of that thread with ECANCELED. The driver submits
+// such a request again. If the kernel is about to process a request A again, a request to end A
+// fails with ENOENT although A is not over. The driver then asks the kernel once more to end A.
 //
 // ThreadSanitizer sees neither the kernel nor liburing, but needs no suppression, because all
 // threads access the memory of the ring under the lock.
@@ -376,8 +377,8 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
     using type = detail::uring_request; ///< the payload
 };
 
-/// An epoll_driver that also reads and writes regular files. A regular file is always ready for
-/// epoll, so only this driver reads it without blocking a worker.
+/// An epoll_driver that also reads and writes regular files. For epoll, a regular file is always
+/// ready, even if a read would block. This driver reads such a file without blocking a worker.
 ///
 /// When the kernel completes an operation, it interrupts the thread that began the operation. So a
 /// system call of that thread may fail with EINTR, as after a signal. The system calls of bide
@@ -390,9 +391,9 @@ class basic_uring_driver final
     using operation = basic_async_op<result<uring_count, std::error_code>, Platform>;
 
 public:
-    /// Makes the ring. `entries` is the size of its submission queue. It does not limit the number
-    /// of operations: each request is submitted at once, and the kernel keeps completions that do
-    /// not fit in the completion queue.
+    /// Makes the ring. `entries` is the size of its submission queue. That size does not limit the
+    /// number of operations: each request is submitted at once, and the kernel keeps completions
+    /// that do not fit in the completion queue.
     /// Throws: std::system_error if the system refuses (EPERM or ENOSYS: a container or an
     /// administrator forbids io_uring), has no more descriptors or memory, or is older than Linux
     /// 5.11 (ENOSYS).
@@ -403,8 +404,8 @@ public:
     ~basic_uring_driver() override;
 
     /// Ends all waits and operations for the file with errc::closed. An operation that the kernel
-    /// has begun ends when the kernel has confirmed its end. Call it before the file is closed, if
-    /// a coroutine may wait for the file. The kernel keeps the file open until the operations have
+    /// has begun ends when the kernel confirms that. Call it before the file is closed, if a
+    /// coroutine may wait for the file. The kernel keeps the file open until the operations have
     /// ended.
     /// Complexity: linear in the number of operations of the driver.
     void forget(int fd) noexcept {
@@ -415,8 +416,8 @@ public:
     }
 
     // ---- Operations. Each operation returns its error and throws nothing. Each accepts
-    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation, it
-    // returns errc::timeout or errc::stopped, and no byte was transferred.
+    // with_timeout() and with_stop(). If a time-out, a stop or a cancellation ends an operation,
+    // the operation returns errc::timeout or errc::stopped, and no byte was transferred.
     //
     // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a
     // cancellation asks the kernel to end the operation. The wait is over when the kernel confirms
@@ -445,7 +446,7 @@ public:
 private:
     using node = basic_waiter<Platform>;
 
-    // The steps of an operation (core/wait_ops.hpp).
+    // The functions of an operation (core/wait_ops.hpp).
     struct transferring {
         static constexpr bool stands_alone = true;
         static constexpr const char* waited_for = "a file";
@@ -533,7 +534,7 @@ private:
     }
 };
 
-/// The driver of a program.
+/// The io_uring driver that programs use.
 using uring_driver = basic_uring_driver<>;
 
 template <class Platform> basic_uring_driver<Platform>::~basic_uring_driver() {

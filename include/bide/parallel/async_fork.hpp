@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_ASYNC_FORK_HPP
 
 /// \file
-/// Parallel algorithms for coroutines: a fork-join that begins on a worker, while the coroutine
-/// waits without a thread. sched/detail/posted_call.hpp describes the mechanism.
+/// A fork-join for coroutines. It begins on a worker. The coroutine uses no thread while it waits
+/// for the end. sched/detail/posted_call.hpp describes the mechanism.
 
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/detail/posted_call.hpp>
@@ -139,8 +139,8 @@ private:
 };
 
 /// Calls a function on a worker, in a fork-join, while the awaiting coroutine uses no thread.
-/// Returns an operation for co_await; its value is the value of the function. The function takes a
-/// policy, or nothing, and may call any parallel algorithms:
+/// Returns an operation for co_await. The value of the operation is the value of the function. The
+/// function takes a fork_policy or no argument, and may call any parallel algorithms:
 ///
 /// \code
 /// auto sorts = [&](const fork_policy& on) { parallel_for(on, lists, sort_one); };
@@ -149,21 +149,21 @@ private:
 ///
 /// The policy that the function gets has a separate stop token. That token is stopped if the
 /// awaiting task is cancelled, or if the token in `on` is stopped. The coroutine may belong to any
-/// scheduler, to a run_loop or to another library, and resumes as after any async_op. In the
-/// function, this_task refers to no task. If the function blocks, it blocks a worker.
+/// scheduler, to a run_loop or to another library. It resumes as after any other async_op. In the
+/// function, this_task refers to no task. If the function blocks, a worker blocks.
 ///
 /// The wait allocates nothing. The call of async_fork() allocates the state of a std::stop_source.
-/// With GCC before 13, a function with captures must have a name, and so must a policy with options
-/// in braces: define them in an earlier statement (see task_runner::spawn()).
+/// With GCC before 13, define the function in an earlier statement if it has captures (see
+/// task_runner::spawn()). Do the same for a policy with options in braces.
 /// Blocks: never, with one exception: if the coroutine is destroyed while it waits, the destruction
 /// blocks until the function has ended.
-/// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if a stop or a
-/// shutdown of the scheduler came before the call of the function.
+/// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if a stop was
+/// requested, or the scheduler was shut down, before the function was called.
 /// Cancellation: if the function has not begun, it is not called. If it has begun, its algorithms
-/// are stopped, and the coroutine waits until the function has ended. If the function returns a
-/// value nevertheless, the coroutine gets that value. A deadline of the task expires when a worker
-/// of the task's scheduler checks its timers. So the deadline does not expire while all workers of
-/// that scheduler run the function.
+/// are stopped, and the coroutine waits until the function has ended. If the function still returns
+/// a value, the coroutine gets that value. A deadline of the task expires when a worker of the
+/// task's scheduler checks the timers. So the deadline does not expire while all workers of that
+/// scheduler run the function.
 template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {

@@ -6,13 +6,14 @@
 /// Fork-join: functions that run in parallel if workers are idle.
 ///
 /// Such a function is called an arm. The calling thread runs arms, too, even if it is no worker. So
-/// with W workers that steal and C external callers, up to W + C arms run at a time.
+/// with W workers that steal and C callers that are no workers, up to W + C arms run at a time.
 //
 // A join has two arms. It uses the lane of its thread, which is a deque of jobs
-// (sched/detail/fork_lane.hpp). The owner of the lane pushes the second arm to the lane, where
-// thieves find it, and runs the first arm. If no thief has taken the second arm meanwhile, the
-// owner runs it, too. All state is in the stack frame of the join. The code for the case without a
-// thief is inlined. If the thread has no lane, it calls the arms one after the other.
+// (sched/detail/fork_lane.hpp). The thread pushes the second arm to its lane, and then runs the
+// first arm. Other threads, called thieves, may take the second arm from the lane. If no thief has
+// taken it meanwhile, the thread runs it, too. All state is in the stack frame of the join. The
+// code for the case without a thief is inlined. If the thread has no lane, it calls the arms one
+// after the other.
 
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
@@ -175,7 +176,7 @@ template <class Platform, class G> union arm_storage {
 };
 
 // Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs f and then g.
-// `is_brief` means that g takes less time than a wake.
+// `is_brief` means that g takes less time than the wake of a worker.
 template <class Platform, class F, class G>
 BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g,
                                    bool is_brief = false) {
@@ -217,8 +218,8 @@ template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g
     return detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g));
 }
 
-// While this object lives, `s` is the current scheduler of the calling thread, and shutdown() of
-// `s` waits for the thread.
+// While this object lives, the scheduler is the current scheduler of the calling thread, and the
+// shutdown of the scheduler waits for the thread.
 class fork_caller {
 public:
     // Throws: stopped_error if the thread is external and the scheduler is closing.
@@ -248,10 +249,9 @@ private:
 
 // Calls f() in a fork-join of `s`. If the calling thread is already in a fork-join of `s`, f()
 // becomes a part of that fork-join. `iterations` is the number of iterations of the fork-join.
-// Their time is estimated from earlier calls. If the estimate is at most LongestNs, in_fork() first
-// calls run_briefly(now), outside of a fork-join. If run_briefly() has run all iterations, it
-// returns the current time, and in_fork() does not call f(). If iterations remain, run_briefly()
-// returns 0.
+// Their time is estimated from earlier calls. If the estimate is at most LongestNs nanoseconds,
+// first calls run_briefly(now), outside of a fork-join. If run_briefly() has run all iterations, it
+// returns the current time, and f() is not called. If it returns 0, iterations remain.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
@@ -293,7 +293,7 @@ public:
     explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
 
     // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
-    // both have ended. `is_brief` means that g() takes less time than a wake.
+    // both have ended. `is_brief` means that g() takes less time than the wake of a worker.
     // Throws: what f() threw; if f() did not throw, what g() threw. std::bad_alloc if there is no
     // memory to fork. In that case, neither f nor g was called.
     // Requires: the caller runs inside enter().
@@ -310,9 +310,9 @@ public:
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
 
-    // Returns true if this thread has no arm that a worker could take. Also returns true if this
-    // thread has fewer than `most` arms, and more workers sleep than it has arms. Costs a few
-    // loads.
+    // Returns true if this thread has no arm that a worker could take. Also returns true if it has
+    // fewer than `most` such arms, and fewer than the number of workers that the fork-join may
+    // wake. Costs a few loads.
     // Requires: the call is made in enter().
     bool wants_work(std::uint64_t most) const noexcept {
         const fork_context& here = fork_context::here();
@@ -320,8 +320,8 @@ public:
                here.lane->wants_work(most);
     }
 
-    // Returns a different address for each thread, or nullptr if the calling thread cannot fork. An
-    // arm was taken by a thief if this address differs from that of the thread that forked the arm.
+    // Returns a different address for each thread, or nullptr if the calling thread cannot fork. If
+    // an arm gets another address than the thread that forked it, a thief runs the arm.
     // Requires: the call is made in enter().
     const void* thread() const noexcept { return fork_context::here().lane; }
 
@@ -333,8 +333,8 @@ private:
 
 // Calls f(i) for each i of [first, last), which is not empty. Makes a tree of forks with one call
 // in each leaf. Use it for few calls that take long. If calls throw, throws the exception of the
-// call with the lowest i, when all calls have ended. If `Surely` is true, all calls are made:
-// without memory to fork, the calling thread makes them.
+// call with the lowest i, after all calls have ended. If `Surely` is true, lack of memory stops no
+// call: if there is no memory to fork, the calling thread makes the calls.
 template <bool Surely = false, class Forker, class F>
 void fork_each(const Forker& forks, std::size_t first, std::size_t last, const F& f) {
     if (last - first == 1) {
@@ -374,22 +374,22 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 
 // ---- Functions that run in parallel
 
-// join() is not inlined, and the arms are inlined into it. If join() were inlined, its caller would
-// save registers even on the path that does not fork. In a recursion, half of the calls take that
-// path.
+// If join() were inlined, its caller would save registers even on the path that does not fork. In a
+// recursion, half of the calls take that path. So join() is not inlined, but the arms are inlined
+// into join().
 
 /// Runs f() and g(), in parallel if a worker is free to take g. Returns both values when both
 /// functions have ended. The value of a void function is std::monostate. A fork costs a few
 /// nanoseconds and no allocation, so a recursion may fork at every level. If there is one worker or
 /// enable_stealing is false, g is called after f.
 ///
-/// f runs on the calling thread, which may be any thread. g runs on the calling thread or on a
-/// worker. Several threads may call join() at the same time. No call waits for a worker to become
-/// free: if no worker has taken an arm, the caller runs it.
+/// f and g are called arms. f runs on the calling thread, which may be any thread. g runs on the
+/// calling thread or on a worker. Several threads may call join() at the same time. No call waits
+/// for a worker to become free: if no worker has taken an arm, the caller runs it.
 ///
 /// While a thread waits for an arm, it runs arms that were forked in the course of that arm. If
-/// there are none, it sleeps. If the sleeping thread owns a worker, another thread may run the
-/// worker meanwhile. An arm runs on top of the caller's frame only if it would also do so in a
+/// there are none, it sleeps. If the sleeping thread is that of a worker, another thread may run
+/// that worker meanwhile. An arm runs on top of the caller's frame only if it would also do so in a
 /// serial program. So a lock that the caller holds causes a deadlock only if it would cause one in
 /// a serial program, too.
 ///
@@ -403,8 +403,8 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 /// that are in a join.
 /// Blocks: until both have ended.
 /// Throws: when both have ended, what f threw; if f did not throw, what g threw. stopped_error if
-/// the calling thread is external and the scheduler is shutting down. std::bad_alloc if there is no
-/// memory to fork. In these two cases, no arm has run. A fork needs memory only if more threads
+/// the calling thread is external (no worker) and `s` is shutting down. std::bad_alloc if there is
+/// no memory to fork. In these two cases, no arm has run. A fork needs memory only if more threads
 /// fork, or forks nest more deeply, than ever before.
 template <class F, class G>
 BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
@@ -439,9 +439,9 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
 
 /// Runs one or more functions as join() runs two. Returns their values, in order, when all
 /// functions have ended.
-/// Throws: if functions threw, the exception of the first of these, in argument order. Other
-/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc. In that
-/// case, some of the last functions have run, and the first ones have not.
+/// Throws: if functions threw, the exception of the first of these in argument order. Other
+/// exceptions are those of join(). If memory runs out after some functions have begun, throws
+/// std::bad_alloc: some of the last functions have run, and the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -460,13 +460,13 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 /// have ended. Ignores their values. To keep the values, use parallel_transform() with a function
 /// that calls its argument.
 /// Blocks: as join().
-/// Throws: if functions threw, the exception of the first of these, in the order of the range; all
+/// Throws: if functions threw, the exception of the first of these in the order of the range; all
 /// other functions have run, too. stopped_error after a stop, if no function has thrown. Other
-/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc, and
-/// some functions have not run.
+/// exceptions are those of join(). If memory runs out after some functions have begun, throws
+/// std::bad_alloc, and some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.
-/// Cancellation: after a stop of the options, functions that have not begun are skipped. The
-/// options' grain has no effect. Progress counts functions.
+/// Cancellation: after a stop request by the token in the options, functions that have not begun
+/// are skipped. The grain in the options has no effect. Progress counts functions.
 template <parallel_range Range>
     requires std::invocable<std::ranges::range_reference_t<Range>>
 void parallel_invoke(const fork_policy& on, Range&& functions) {
@@ -475,7 +475,7 @@ void parallel_invoke(const fork_policy& on, Range&& functions) {
     native_platform::atomic<bool> was_stopped{false};
     const auto call = [&](std::size_t n) {
         if (options.stop.stop_requested()) {
-            // Order: relaxed; the joins order it before the caller.
+            // Order: relaxed; the joins order this store before the load below.
             was_stopped.store(true, std::memory_order_relaxed);
             return;
         }
@@ -491,7 +491,7 @@ void parallel_invoke(const fork_policy& on, Range&& functions) {
         on.forks().enter(
             [&] { detail::fork_each(on.forks(), 0, static_cast<std::size_t>(all.size), call); });
     }
-    // Order: relaxed; the joins order it after the stores.
+    // Order: relaxed; the joins order this load after the stores.
     if (was_stopped.load(std::memory_order_relaxed)) {
         detail::throw_error(errc::stopped);
     }

@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_FORK_POLICY_HPP
 
 /// \file
-/// Where a parallel algorithm runs, the options that end it early, and its progress.
+/// The argument that says on which scheduler a parallel algorithm runs, and with which options.
 
 #include <bide/core/platform.hpp>
 
@@ -20,7 +20,7 @@ class forker;
 /// Counts the finished iterations of all loops to which this object was passed. The loops may run
 /// one after the other or at the same time. A loop updates the count after each leaf. A leaf is a
 /// part of a loop that is not divided. If iterations are short, a leaf has many of them.
-/// Destroys: the object must outlive these loops.
+/// Requires: the object outlives these loops.
 template <class Platform> class basic_fork_progress {
 public:
     /// Constructs it with 0 of 0 iterations.
@@ -39,15 +39,15 @@ public:
     /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
     /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; an earlier done() has acquired each total that was added before the
-        // counts that it read [fork_progress.done].
+        // Order: relaxed; an earlier done() was an acquire. So each total that was added before the
+        // counts in its result is visible [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 
     /// Adds iterations that a loop will do. Only loops call it.
     void expect(std::uint64_t iterations) noexcept {
-        // Order: relaxed; each count() of the loop happens after this step and releases it
-        // [fork_progress.done].
+        // Order: relaxed; each count() of the loop comes later and is a release. So a thread that
+        // reads such a count also reads this total [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
     /// Adds iterations that a loop has done. Only loops call it.

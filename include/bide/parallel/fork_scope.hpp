@@ -9,35 +9,37 @@
 // How the functions of a scope are stored, run and waited for.
 //
 // A scope has parts: its body, which runs on the thread that has called fork_scope(), and each
-// function that a thief has taken. Each part has a frame, which belongs to the thread that runs the
-// part. The functions that the part spawns are jobs on the lane of that thread, like the second
-// arms of joins. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.) When the part has
-// returned, the frame takes its jobs back, the youngest first, and runs them. If a job was stolen,
-// the frame waits until the stolen function, and all functions that it has spawned, have ended.
+// function that a thief, that is, another thread, has taken. Each part has a frame, which belongs
+// to the thread that runs the part. The functions that the part spawns are jobs on the lane of that
+// thread, like the second arms of joins. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.)
+// When the part has returned, the frame takes its jobs back, the youngest first, and runs them. If
+// a job was stolen, the frame waits until the stolen function, and all functions that it has
+// spawned, have ended.
 //
-// A lane is a stack. In two cases, a spawned function must not be pushed to the lane of the calling
-// thread. First, the thread is in a join whose second arm is on the lane: the join expects this arm
-// at the top of the lane. Second, the thread is a thief that runs an arm for which a join waits:
-// the function would delay the join. spawn() detects both cases, because the depth of the lane
-// differs from the depth that the frame has stored. It then pushes the function to a separate lane
-// of the scope, called the lane beside. Such a function is called a function beside. All jobs of
-// the lane beside are public, and idle workers take them. The frame of the body runs the remaining
-// jobs at its end.
+// The thread of a lane uses it as a stack. So in two cases, a spawned function must not be pushed
+// to the lane of the calling thread. First, the thread is in a join whose second arm is on the
+// lane: the join expects this arm at the top of the lane. Second, the thread is a thief that runs
+// an arm for which a join waits: the function would delay the join. spawn() detects both cases,
+// because the depth of the lane differs from the depth that the frame has stored. It then pushes
+// the function to a separate lane of the scope, called the lane beside. Such a function is called a
+// function beside. All jobs of the lane beside can be stolen, and idle workers take them. The frame
+// of the body runs the remaining jobs at its end.
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
 // function never runs inside spawn(). It runs in one of three places: on an idle worker; in the
 // frame of its spawner, after the spawner has returned; or on top of a join that waits for a stolen
-// arm, if the scope was opened in the course of that arm (leapfrogging).
+// arm. In the third case, the scope was opened in the course of that arm (leapfrogging).
 //
-// The stack is bounded. A waiting frame may take a function from a thief. That function may spawn
-// another one, which the thief takes back while it waits, and so on. The stacks of both threads
-// would then grow, because each function has returned but none has ended. In a serial run, the
-// stack would not grow. So at most `most_waits` waits of a thread run other jobs on top of each
+// The stack is bounded. While a thread waits for a function that a thief runs, the thread may take
+// another function from that thief. The taken function may spawn a third one, which the thief takes
+// while it waits, and so on. The stacks of both threads would then grow, although they would not
+// grow in a serial run. So at most `most_waits` waits of a thread run other jobs on top of each
 // other. In a further wait, the thread sleeps until the function has ended.
 //
 // While the frame of the body waits for a function beside, its thread runs no other jobs, because
 // its lane may have older jobs. If the thread ran a job of another thread, that other thread would
-// take jobs from this lane while it waits (leapfrogging), and could take these older ones.
+// take jobs from this lane while it waits (leapfrogging). It could take these older ones, which
+// were not forked in the course of its job.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -135,7 +137,7 @@ public:
     scope_type& scope;
     basic_spawned* older = nullptr; // the next older job in the list
     std::uint32_t order = 0;        // of its exception: the lowest order wins
-    bool is_over = false;           // set by the body's thread, for a job beside that it has run
+    bool is_over = false;           // the body's thread has run it, from the lane beside
 };
 
 template <class Platform> class basic_spawn_frame {
@@ -145,9 +147,10 @@ template <class Platform> class basic_spawn_frame {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // The scope throws the exception with the lowest order. If `numbers` is true, this is the frame
-    // of the body, and each function that the body spawns gets the next order. If `numbers` is
-    // false, this is the frame of a function, and the functions that it spawns get its order.
+    // `order` selects an exception: the scope throws the one with the lowest order. If `numbers` is
+    // true, this is the frame of the body, and each function that the body spawns gets the next
+    // order. If `numbers` is false, this is the frame of a function, and the functions that it
+    // spawns get its order.
     basic_spawn_frame(scope_type& in, std::uint32_t order, bool numbers) noexcept
         : scope_(in), lane_(here_.lane), depth_(lane_ != nullptr ? lane_->depth() : 0),
           order_(order), numbers_(numbers) {
@@ -183,7 +186,7 @@ public:
         order_ = j.order;
         j.call();
     }
-    // Called when the part has returned. Runs its jobs, or waits for them.
+    // Called when the part of this frame has returned. Runs its jobs, or waits for them.
     void finish() noexcept {
         numbers_ = false;
         while (spawned* const youngest = youngest_) {
@@ -208,7 +211,7 @@ private:
     // Returns how many frames wait: this frame, and those below it on this thread.
     unsigned waits() const noexcept { return waits_below_ + (depth_ == depth_in_wait ? 1U : 0U); }
 
-    // Waits for a stolen job. If the thief gave the job back, returns true, and this thread must
+    // Waits for a stolen job. Returns true if the thief gave the job back; this thread must then
     // run the job. During the wait, this frame accepts no spawned functions, because jobs of other
     // parts may run on top of it.
     BIDE_NOINLINE bool wait_for(spawned& j) noexcept {
@@ -314,8 +317,8 @@ template <class Platform> class basic_spawn_scope {
     template <class, class> friend class detail::spawned_function;
 
 public:
-    /// Constructs a scope. `of` is its pool, or nullptr if no worker steals. Only fork_scope()
-    /// calls it.
+    /// Constructs a scope. `of` is the scheduler's pool, or nullptr if no worker steals. Only
+    /// fork_scope() calls it.
     /// Requires: the calling thread is in a fork-join of the pool.
     basic_spawn_scope(detail::basic_pool<Platform>* of, const fork_options& options) noexcept
         : pool_(of), stop_(options.stop), progress_(options.progress) {}
@@ -330,18 +333,18 @@ public:
     }
 
     /// Spawns a function, which takes nothing or the scope. Its value is ignored. The function is
-    /// called once, as an rvalue. It runs on an idle worker, or on this thread after the body or
-    /// the function that spawns it has returned. It never runs inside of spawn(), so the caller may
+    /// called once, as an rvalue. It runs on an idle worker, or on this thread after its spawner,
+    /// the body or a function, has returned. It never runs inside of spawn(), so the caller may
     /// hold a lock that the function needs.
     ///
-    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself in
-    /// reverse order. A spawn by the body or by a spawned function takes some tens of nanoseconds.
-    /// It allocates nothing if the function is small and its spawner has few other functions. A
-    /// spawn by an arm of a join, or by an iteration of a loop, allocates and takes a lock.
+    /// Functions run in no fixed order. A thread runs its own spawned functions in reverse order. A
+    /// spawn by the body or by a spawned function takes some tens of nanoseconds. It allocates
+    /// nothing if the function is small and its spawner has few other functions. A spawn by an arm
+    /// of a join, or by an iteration of a loop, allocates and takes a lock.
     /// Throws: std::bad_alloc, or what the copy of the function throws. The function is then not
     /// spawned.
-    /// Requires: the call is made in the course of the body or of a function of the scope: by the
-    /// body or the function itself, or by an arm, an iteration or a thread that it waits for.
+    /// Requires: the call is made by the body or by a function of the scope. Or it is made by an
+    /// arm of a join, a loop iteration or a thread for which the body or such a function waits.
     /// Thread safety: several threads may call it at once.
     template <class F>
         requires std::invocable<std::decay_t<F>> ||
@@ -370,8 +373,8 @@ public:
     }
 
 private:
-    // The order of the functions beside. The functions that the body spawns itself have lower
-    // orders.
+    // The order of the functions beside, as the head of this file calls them. The functions that
+    // the body spawns itself have lower orders.
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 
@@ -380,7 +383,7 @@ private:
         if (!stop_.stop_requested()) [[likely]] {
             return true;
         }
-        // Order: relaxed; the joins of the scope order it before rethrow().
+        // Order: relaxed; the joins of the scope order this store before the load in rethrow().
         stopped_.store(true, std::memory_order_relaxed);
         return false;
     }
@@ -407,7 +410,7 @@ private:
             std::rethrow_exception(std::move(error_));
         }
 #endif
-        // Order: relaxed; the joins of the scope order it after begins().
+        // Order: relaxed; the joins of the scope order this load after the stores in begins().
         if (stopped_.load(std::memory_order_relaxed)) {
             detail::throw_error(errc::stopped);
         }
@@ -453,7 +456,7 @@ private:
         unless_pushed.is_pushed = true;
     }
 
-    // ---- Beside
+    // ---- The lane beside
 
     template <class F> BIDE_NOINLINE void spawn_beside(F&& function) {
         make<job<F>>(
@@ -463,7 +466,7 @@ private:
     }
     // Pushes a job to `beside_`, the separate lane of this scope, and not to the lane of the
     // calling thread. The head of this file says when that is needed ("the lane beside"). If there
-    // are no lanes, the job only goes to the list `beside_jobs_`.
+    // are no lanes, only adds the job to the list `beside_jobs_`.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
     // Called at the end of the frame of the body. Runs the functions of the lane beside that no
@@ -543,32 +546,33 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
     }
 }
 
-/// Calls body(scope) on the calling thread. The body, and each function that it spawns, may spawn
-/// functions, which run on this thread and on workers that are free. Returns the value of the body
-/// when the body and all functions have ended. Use it if the number of functions is not known in
-/// advance, or if their calls do not form a tree of joins. A join costs less.
+/// Calls body(scope) on the calling thread. The body may spawn functions into the scope, and each
+/// of these functions may spawn others. The functions run on this thread and on idle workers.
+/// Returns the value of the body when the body and all functions have ended. Use it if the number
+/// of functions is not known in advance, or if their calls do not form a tree of joins. A join
+/// costs less.
 ///
-/// A function may run after its spawner, the body or another function, has returned. So it must not
-/// refer to local objects of its spawner. It may refer to objects declared before the call of
-/// fork_scope().
+/// The spawner of a function is the body or another function. A function may run after its spawner
+/// has returned. So it must not refer to local objects of its spawner. It may refer to objects that
+/// were declared before the call of fork_scope().
 ///
 /// Locks: a function never runs inside of spawn(), so a lock that is held around a spawn causes no
-/// deadlock. A lock that the caller of fork_scope() holds causes a deadlock only if it would cause
-/// one in a serial run, in which the functions run when the body has returned.
+/// deadlock. In a serial run, the functions run when the body has returned. A lock that the caller
+/// of fork_scope() holds causes a deadlock only if it would cause one in a serial run.
 ///
 /// Memory: if a function runs on the thread of its spawner, later functions reuse its memory. If
 /// another thread has taken the function, its memory is released when the spawner ends. So a body
 /// that runs forever should open a new scope for each round.
 /// Blocks: until all functions have ended. In the body and in the functions, this_task and
 /// scheduler::current() are as in an arm of join().
-/// Throws: the exception of the body. If the body did not throw: of the functions that threw, the
-/// exception of the first one in the order in which the body spawned them. A function that another
-/// function has spawned is a part of that function. Of several exceptions of one part, any one is
-/// thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
-/// After an exception, all functions still run. stopped_error after a stop, if no function has
-/// thrown. If the body cannot be called, throws as join().
-/// Cancellation: after a stop of the options, functions that have not begun are dropped. The
-/// options' grain has no effect. Progress counts functions.
+/// Throws: if the body threw, its exception. If only functions threw, the exception of the first of
+/// these in the order in which the body spawned them. A function that another function has spawned
+/// has the place of its spawner. If several functions with the same place threw, the exception of
+/// any of them. Functions that an arm of a join or a loop iteration has spawned have no fixed
+/// place. After an exception, all functions still run. stopped_error after a stop, if neither the
+/// body nor a function has thrown. If the body cannot be called, throws as join().
+/// Cancellation: after a stop request by the token in the options, functions that have not begun
+/// are dropped. The grain in the options has no effect. Progress counts functions.
 template <class Body>
     requires std::invocable<Body, spawn_scope&>
 auto fork_scope(const fork_policy& on, Body&& body) -> std::invoke_result_t<Body, spawn_scope&> {

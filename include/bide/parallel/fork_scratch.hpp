@@ -3,14 +3,15 @@
 #define BIDE_PARALLEL_FORK_SCRATCH_HPP
 
 /// \file
-/// Objects that the arms of fork-joins borrow, such as buffers. There is about one object for each
-/// thread that runs arms. Two arms never have the same object at the same time.
+/// Objects, such as buffers, that the functions of fork-joins borrow. Such a function is called an
+/// arm. There is about one object for each thread that runs arms. Two arms never have the same
+/// object at the same time.
 //
 // While a thread waits for an arm, it may run another arm on top of that wait. If each thread had
 // one object, the arm on top would change the object while the arm below uses it. So an arm borrows
 // an object that no other arm has. The objects are in shards, each with a lock. A thread always
 // uses the same shard. So a thread usually gets the object that it had last. Threads that use the
-// same shard share its objects.
+// same shard share the objects of that shard.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -20,8 +21,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// fork_scratch, one after the other or at the same time.
 ///
 /// make() returns an object, which need not be movable. make() runs on the thread that borrows,
-/// with no lock held. A thread makes at most as many objects as its arms have had at the same time.
-/// Destroys: all objects. Requires: no object is borrowed.
+/// with no lock held. It is called only if all objects that this thread may use are borrowed.
+/// The destructor destroys all objects. Requires: no object is borrowed.
 template <class Make> class fork_scratch {
     struct object {
         explicit object(Make& make) : value(std::invoke(make)) {}
@@ -135,7 +136,7 @@ private:
 };
 
 /// Calls body(object, element) for each element of the range, with an object that no other call has
-/// at that time. A part of the loop borrows an object once for many elements.
+/// at that time. The loop borrows an object once for many successive elements.
 /// Blocks, throws, cancellation: as parallel_for() over a range. An exception of make() is treated
 /// as an exception of the first call of body that needs the object.
 /// Requires: as parallel_for() over a range. body is never copied.

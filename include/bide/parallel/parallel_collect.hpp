@@ -7,9 +7,9 @@
 /// each element, parallel_collect_some() makes a value for some elements, and parallel_collect_if()
 /// keeps the elements that match.
 ///
-/// No value is default-constructed, and no value is written to memory that no vector owns. One
-/// thread visits the range in order and appends to the result (parallel_for.hpp). A thief appends
-/// to a separate vector. At the end, the values of the thieves' vectors are moved to the result.
+/// The values are constructed in vectors, and none is default-constructed. One thread visits the
+/// range in order and appends to the result (parallel_for.hpp). Another thread that takes a part of
+/// the loop appends to a separate vector. At the end, these values are moved to the result.
 ///
 /// The results are the same on any number of workers.
 
@@ -98,7 +98,7 @@ auto collect_some(const On& on, const elements<It>& in, F& f) {
 /// Returns a vector of f(element) for each element, in the order of the range. The values are
 /// moved, and need neither a default constructor nor a copy constructor.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: of the calls that threw, the exception of the first call in the order of the range. The
+/// Throws: of the calls that threw, the exception of the first call in the order of the range; the
 /// values are destroyed. stopped_error after a stop. std::bad_alloc. Other exceptions are those of
 /// join().
 /// Requires: f may be called by several threads at once.

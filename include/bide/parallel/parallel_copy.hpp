@@ -66,17 +66,18 @@ template <class It, class Out, class Other> struct parted_output {
 // Copies the kept elements to consecutive places, in their order.
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
-// place of an element is known only after keeps() was called for all elements before it. The thread
-// at the front (parallel_for.hpp) calls keeps() and copies at once. A thief calls keeps() for its
-// part. It stores the answers, one byte each, and the number of kept elements of each block. The
-// join adds up these numbers, and then copies all blocks in parallel.
+// place of an element is known only after keeps() was called for all elements before it. The owner
+// of the loop (parallel_for.hpp) calls keeps() for an element and then copies it. A thief, that is,
+// another thread that has taken a part of the loop, only calls keeps(). It stores the answers, one
+// byte each, and the number of kept elements of each block. join() adds up these numbers, and then
+// copies all blocks in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;
 
     struct block {
         std::uint64_t asked = 0; // the number of elements for which keeps() has returned
-        std::uint64_t kept = 0;  // how many of these are kept; after the join: in earlier blocks
+        std::uint64_t kept = 0;  // how many of these are kept; after join(): kept in earlier blocks
     };
 
 public:
@@ -254,9 +255,9 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_copy);
 /// `out` on, in their order. Returns the iterator behind the last of these places. The places and
 /// the range must not overlap; no place behind the last one is written.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: what the first call in the order of the range threw; the elements before it are copied.
-/// stopped_error after a stop. Other exceptions are those of join(). If a copy throws, the
-/// predicate may have been called for some elements behind it.
+/// Throws: of the calls that threw, the exception of the first call in the order of the range; the
+/// elements before it are copied. stopped_error after a stop. Other exceptions are those of join().
+/// If a copy throws, the predicate may have been called for some elements behind it.
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of the predicate. Up to n bytes of memory.
@@ -298,7 +299,8 @@ Out parallel_unique_copy(const fork_policy& on, Range&& range, Out out, Equal eq
 BIDE_DETAIL_TAKES_ITERATORS(parallel_unique_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
-/// `matches` on, and the unmatched elements to places from `others` on, both in their order.
+/// `matches` on. Copies the other elements to places from `others` on. Both groups keep their
+/// order.
 /// Returns the iterators behind the last places. Everything else is as in parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>

@@ -59,10 +59,10 @@ std::ranges::range_difference_t<Range> parallel_count_if(const fork_policy& on, 
                     callee, std::invoke(projection, static_cast<decltype(element)>(element)));
             });
         });
-        // Order: relaxed; the loop's joins order it before the reader.
+        // Order: relaxed; the loop's joins order this addition before the load below.
         count.fetch_add(here, std::memory_order_relaxed);
     });
-    // Order: relaxed; the loop's joins order it after the additions.
+    // Order: relaxed; the loop's joins order this load after the additions.
     return static_cast<std::ranges::range_difference_t<Range>>(
         count.load(std::memory_order_relaxed));
 }

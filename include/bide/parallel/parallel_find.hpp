@@ -39,9 +39,10 @@ template <class T> const T* find_number(const T* first, const T* const last, T v
     return first;
 }
 
-// Returns how many elements are before the first match. Uses std::find_if if possible, because that
-// examines several elements in one step of its loop. std::find_if does not accept iterators whose
-// difference type is wider than all integers, such as those of std::views::iota over 64 bits.
+// Returns how many elements are before the first match. For contiguous iterators, uses
+// std::find_if, which examines several elements in one step of its loop. Other iterators may have a
+// difference type that is wider than all integers, such as those of std::views::iota over 64 bits.
+// std::find_if does not accept these, but std::ranges::find_if does.
 template <class It, class Matches>
 std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
     if constexpr (std::contiguous_iterator<It>) {
@@ -93,7 +94,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     };
     leaf_front front(leaf);
     const auto result = [&] {
-        // Order: relaxed; the loop's joins order it after the leaves.
+        // Order: relaxed; the loop's joins order this load after the leaves.
         const std::uint64_t match = found.load(std::memory_order_relaxed);
         return match == none ? all.size : match;
     };
@@ -126,8 +127,8 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
 /// the match are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
 /// Throws: of the calls that threw, the exception of the first call in the order of the range,
-/// unless a match comes before it. stopped_error if a stop left out an element that could be the
-/// result. Other exceptions are those of join().
+/// unless a match comes before it. stopped_error if an element that could be the result was skipped
+/// because of a stop. Other exceptions are those of join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
@@ -159,9 +160,9 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_find);
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
 /// If there are several such elements, returns any of them. As soon as one is known, no thread
 /// begins another part of the range.
-/// Throws: only if no match was found: of the calls that threw, the exception of the first call in
-/// the order of the range, or stopped_error after a stop. Everything else is as in
-/// parallel_find_if().
+/// Throws: nothing if a match was found. If none was found: of the calls that threw, the exception
+/// of the first call in the order of the range, or stopped_error after a stop. Everything else is
+/// as in parallel_find_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on, Range&& range,

@@ -12,37 +12,37 @@
 /// bide::parallel_for(workers, names, [](std::string& name) { trim(name); });
 /// \endcode
 //
-// The loop of the parallel algorithms. It divides itself when other threads want work.
+// The loop of the parallel algorithms. It divides itself when other threads have no work.
 //
-// One thread, the owner, visits the elements of its part from left to right, in chunks. After a
-// chunk, the thread checks whether thieves would find an arm of this thread. (An arm is a function
-// of a fork-join.) If not, half of the remaining elements become an arm. So there are few forks
-// while all workers are busy. If elements take long, or some take longer than others, there are as
-// many forks as are useful. A chunk has one element at first, and grows until it takes 4 us by the
-// clock. All parts share the learned size of a chunk.
+// One thread, the owner, visits the elements of its part from left to right, in chunks. An arm is a
+// function of a fork-join. A thief is a thread that takes an arm. After a chunk, the owner checks
+// whether thieves would find an arm of this thread. If not, half of the remaining elements become
+// an arm. So there are few forks while all workers are busy. If elements take long, or some take
+// longer than others, there are as many forks as are useful. A chunk has one element at first, and
+// grows until it takes 4 us. All parts share the learned size of a chunk.
 //
 // While workers sleep, a part is divided until each of these workers would find an arm, but not
-// into arms of less than 64 us. Until the first element was visited, the time of an element is not
-// known. Until then, a loop of up to 1,024 elements is divided as if each element took long, and a
-// larger loop is divided into two. Later, an arm of less than 32 us wakes no worker, because the
-// caller needs about as long for the wake.
+// into arms of less than 64 us. The time of an element is known only after the first element was
+// visited. Until then, a loop of up to 1,024 elements is divided as if each element took long, and
+// a larger loop is divided into two. Later, an arm of less than 32 us wakes no worker, because the
+// wake takes the caller about as long.
 //
-// Each place in the program that begins a loop stores how long an element took. If that predicts at
-// most 2 us for a loop, the loop starts without a fork-join: it visits one element, then up to 64,
-// and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining elements become
-// a fork-join. So a brief loop costs about four reads of the clock. If the first element
-// unexpectedly takes long, it delays the other elements only by its own time.
+// Each place in the program that begins a loop stores how long an element took. If that time
+// predicts at most 2 us for a whole loop, the loop starts without a fork-join: it visits one
+// element, then up to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the
+// remaining elements become a fork-join. So a short loop costs about four reads of the clock. If
+// the first element unexpectedly takes long, the other elements only wait for this one.
 //
 // While the first element of a part is visited, the other elements of the part are an arm, which
-// thieves may take. So a worker that becomes free takes them, even if the first element takes
-// longer than all others together. If an element takes as long as a chunk, the next element is
-// visited in the same way.
+// thieves may take. So an idle worker takes them, even if the first element takes longer than all
+// others together. After an element that takes as long as a chunk, the next element is visited in
+// this way, too.
 //
-// Within a chunk, the thread checks again whether thieves want work, because later elements may
+// Within a chunk, the thread checks again whether thieves find an arm, because later elements may
 // take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
-// 1,024 and 4,096 more. If elements are short, later checks come after 16,384 more. If thieves want
-// work, the chunk ends and the clock is read. The ends of chunks are rounded to 64 elements, for
-// vector instructions.
+// 1,024 and 4,096 more. If elements are short, later checks come after 16,384 more. If thieves find
+// no arm, the chunk ends and the clock is read. The size of a longer chunk is rounded to 64
+// elements, for vector instructions.
 //
 // In some algorithms, the work on an element needs the result of all elements before it. For a
 // scan, that result is their sum. For a filter, it is the number of earlier elements that are kept,
@@ -56,7 +56,8 @@
 //
 // A Front has these members. `from` and `to` are numbers of elements:
 //
-//   run(from, to)                visits the elements; the front is at the element `from`
+//   run(from, to)                visits the elements. The front has the result of all elements
+//                                before `from`
 //   part                         the type of the result of a thief
 //   ahead(loop, from, to, done)  called by a thief, while another thread calls run(). Does the work
 //                                that needs no front, and stores the result in `done`, which is an
@@ -64,7 +65,7 @@
 //   join(loop, part)             joins the thief's result to the front
 //
 // If the type `part` is Front itself, there is no ahead(). The thief then constructs Front(front,
-// range) and runs it like any front. The unit is a parameter of the loop. Parts begin at multiples
+// range) and runs it like any front. The loop has a parameter, the unit. Parts begin at multiples
 // of the unit, and have at least one unit of elements.
 
 #include <bide/parallel/fork_join.hpp>
@@ -72,10 +73,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sets `to` to the minimum of `to` and `at`. Until it joins, another thread may see a higher
-// number.
+// Sets `to` to the minimum of `to` and `at`. Another thread may read an older, higher number until
+// a join orders it after this call.
 template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
-    // Order: relaxed, all three; it publishes nothing but the number.
+    // Order: relaxed, all three; the number publishes no other data.
     std::uint64_t seen = to.load(std::memory_order_relaxed);
     while (at < seen && !to.compare_exchange_weak(seen, at, std::memory_order_relaxed,
                                                   std::memory_order_relaxed)) {
@@ -86,10 +87,10 @@ template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
 // thread runs. The state says which leaves are skipped after an exception, after a stop, or after a
 // leaf of a search has found a match.
 //
-// If a leaf or a combination of leaves throws, the number of its first iteration is recorded. From
-// then on, leaves with higher numbers are skipped, but leaves with lower numbers still run. So the
-// exception that remains at the end is the one that a serial loop would throw. In a search, a match
-// has the same effect as an exception.
+// If a leaf throws, the number of its first iteration is recorded. The same is done if a
+// combination of the results of leaves throws. From then on, leaves with higher numbers are
+// skipped, but leaves with lower numbers still run. So the exception that remains at the end is the
+// one that a serial loop would throw. In a search, a match has the same effect as an exception.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -110,7 +111,7 @@ public:
         if (!stop_.stop_requested()) {
             return false;
         }
-        // Order: relaxed; finish() reads it after the loop's last join, which orders them.
+        // Order: relaxed; the loop's last join orders this store before the load in finish().
         stopped_.store(true, std::memory_order_relaxed);
         return true;
     }
@@ -125,8 +126,8 @@ public:
         count(iterations);
     }
 
-    // The destructor records that a leaf or step that begins at `at` has thrown, unless `succeeded`
-    // is set.
+    // The destructor records that a leaf or step has thrown, unless `succeeded` is set. `at` is the
+    // first iteration of the leaf or step.
     struct attempt {
         attempt(basic_loop_state& in, std::uint64_t where) noexcept : state(in), at(where) {}
         attempt(const attempt&) = delete;
@@ -154,14 +155,14 @@ public:
     // Called after the loop. Returns the first iteration of the first leaf or part that has thrown.
     // If none has thrown, returns the largest number.
     std::uint64_t failed_at() const noexcept {
-        // Order: relaxed; the loop's joins order it after the leaves.
+        // Order: relaxed; the loop's joins order this load after the leaves.
         return failed_at_.load(std::memory_order_relaxed);
     }
 
     // Called between two phases of an algorithm. A phase is a loop or a tree of joins. Returns true
     // if a part was skipped because of a stop.
     bool was_stopped() const noexcept {
-        // Order: relaxed; the joins of the phase order it after the parts.
+        // Order: relaxed; the joins of the phase order this load after the parts.
         return stopped_.load(std::memory_order_relaxed);
     }
 
@@ -246,9 +247,9 @@ public:
     Forker forks() const noexcept { return forks_; }
 
 private:
-    // All three are in nanoseconds. An arm that takes `arm_time` is worth a wake. An arm that takes
-    // less than `brief_arm_time` wakes no worker, except the first arm of a loop. A loop that is
-    // expected to take at most `longest_brief_ns` first runs without a fork-join. (That limit is
+    // All three are in nanoseconds. A worker is woken for an arm that takes `arm_time`. An arm that
+    // takes less than `brief_arm_time` wakes no worker, except the first arm of a loop. A loop that
+    // is expected to take at most `longest_brief_ns` first runs without a fork-join. (That limit is
     // about ten times the cost of entering a fork-join.)
     static constexpr std::int64_t arm_time = 64'000;
     static constexpr std::int64_t brief_arm_time = 32'000;
@@ -257,8 +258,8 @@ private:
     // element took long.
     static constexpr std::uint64_t few_units = 1'024;
     // The number of elements between two checks whether thieves want work. It is first_piece at the
-    // start of a part. After each check, it grows by a factor of four, if it is less than an eighth
-    // of a chunk. That limit is at least common_piece and at most longest_piece.
+    // start of a part. After each check, it grows by a factor of four, if it is less than a limit.
+    // The limit is an eighth of a chunk, but at least common_piece and at most longest_piece.
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t common_piece = 2'048;
     static constexpr std::uint64_t longest_piece = 8'192;
@@ -267,9 +268,9 @@ private:
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 
-    // Visits elements until the part is empty or has taken as long as a chunk. Visits more elements
-    // at a time, as chunks grow, so that the time of an element is known before many were visited.
-    // If elements remain that must be visited, returns 0. If none remain, returns the present time.
+    // Visits one element, and then more elements at a time, as a chunk grows. So the time of an
+    // element is known before many were visited. Ends when the part is empty or has taken as long
+    // as a chunk. Returns 0 if elements remain to be visited, and else the current time.
     template <class Front>
     std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
         std::uint64_t chunk = 1;
@@ -353,7 +354,8 @@ private:
         }
         bool goes_on = false;
         std::optional<typename Front::part> ahead;
-        // If there is no memory for the fork, no arm begins, and all later parts are skipped.
+        // Without memory for the fork, both() throws, no arm begins, and all later parts are
+        // skipped.
         typename state_type::attempt beginning(state_, begin);
         forks_.both(
             [&] {
@@ -417,8 +419,8 @@ private:
         return true;
     }
 
-    // Returns the end of about n elements at the beginning of the part. Their number is a multiple
-    // of the unit. If less than a unit would remain, returns the end of the part.
+    // Returns the place behind the first n elements of the part, or about n: a multiple of the
+    // unit. If less than a unit would remain, returns the end of the part.
     std::uint64_t end_of(range part, std::uint64_t n) const noexcept {
         const std::uint64_t left = part.size();
         if (n >= left) { // so the last chunk of a part needs no division
@@ -433,8 +435,7 @@ private:
         return part.size() / 2 < unit_ ? part.last : part.first + unit_;
     }
 
-    // Returns the maximum number of public arms that this thread should have for the sleeping
-    // workers.
+    // Returns the maximum number of arms that this thread should offer to the sleeping workers.
     std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
         if (learned() != 0) {
             return left / greater_of(chunk * (arm_time / chunk_time), least_);
@@ -534,8 +535,8 @@ void for_elements(const On& on, const elements<It>& all, Body& body) {
 
 } // namespace detail
 
-/// Consecutive elements of a range. parallel_for_chunks() passes it to its body. It is a range that
-/// borrows the elements. If they are contiguous, it converts to a std::span.
+/// Consecutive elements of a range, as the body of parallel_for_chunks() gets them. The object is a
+/// range that borrows the elements. If they are contiguous, it converts to a std::span.
 template <std::random_access_iterator It> class parallel_chunk {
 public:
     /// The number of an element within the chunk.
@@ -618,8 +619,8 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_for,
 
 /// Calls body(chunk) for parallel_chunks that together cover the range, in any order. The loop
 /// chooses the number of elements of a chunk, which is at least fork_options::grain. Use it if an
-/// iteration needs an object that is costly to make, such as a buffer, or if one call for many
-/// elements is faster than many calls.
+/// iteration needs an object that is costly to make, such as a buffer. Also use it if one call for
+/// many elements is faster than many calls.
 /// Blocks, throws, cancellation: as parallel_for(). A stop or an exception takes effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
 /// Requires: body may be called by several threads at once, for different chunks.

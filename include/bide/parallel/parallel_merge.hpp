@@ -18,8 +18,8 @@ namespace detail {
 // ---- Runs
 
 // Finds out whether a sequence consists of few long runs. A run is a part that ascends, or that
-// descends strictly. If the runs cover at least half of the sequence, the remaining elements may be
-// in any order, and only these are sorted. A random sequence is rejected after a few comparisons.
+// descends strictly. The runs must cover at least half of the sequence. The remaining elements may
+// be in any order, and only these are sorted. A random sequence is soon rejected.
 //
 // The search works in steps. If a run is long, the next step examines as many elements as all
 // earlier steps together, in parallel. So the search costs at most two comparisons for each
@@ -115,8 +115,8 @@ private:
         return next;
     }
 
-    // Returns true if the next `block` elements continue the run. The test has no branch for a
-    // loop.
+    // Returns true if the next `block` elements continue the run. The test is one expression
+    // without a loop.
     template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
         return [&]<difference... is>(std::integer_sequence<difference, is...>) {
             return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
@@ -153,9 +153,9 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 
 // A range and a buffer of the same size. If the elements are not trivially copyable, both always
 // contain constructed objects. Each element is either in the range or in the buffer. The object at
-// the same index in the other place has been moved from. A step moves all its elements from one
-// place to the other, in order. If a comparison throws, the step still moves them, in any order. So
-// the caller of a step always knows where the elements are.
+// the same index in the other place has been moved from. A step of a sort moves the elements of a
+// part from one place to the other, in order. If a comparison throws, the step still moves these
+// elements, but in any order. So the caller of a step always knows where the elements are.
 template <class It> class two_places {
     using value = std::iter_value_t<It>;
     using difference = std::iter_difference_t<It>;
@@ -213,8 +213,8 @@ public:
         return f(buffer());
     }
 
-    // If an exception leaves the scope, the destructor moves the elements [first, last) to
-    // `target`. So the elements always end up at `target`.
+    // Moves the elements [first, last) to `target` in its destructor if an exception leaves the
+    // scope. So the elements always end up at `target`.
     class transfer {
     public:
         transfer(const two_places& in, difference first, difference last, place from,
@@ -301,10 +301,10 @@ template <class From, class To> struct merge_rest {
     bool finished = false;
 };
 
-// Merges from the front and from the back while both sequences have at least 32 elements. It works
-// in rounds that are so short that neither sequence can run out. If a whole block of one sequence
-// comes before the next element of the other sequence, the block is copied. So sequences that are
-// nearly in order are merged quickly.
+// Merges from the front and from the back while both sequences have at least 32 elements. A round
+// has so few steps that neither sequence can run out. If a whole block of one sequence comes before
+// the next element of the other sequence, the block is copied. So sequences that are nearly in
+// order are merged quickly.
 template <class From, class To, class Compare>
 void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -351,9 +351,9 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
-// Merges the elements that merge_both_ends() has left. One sequence has few elements, the other one
-// any number. If a block of the larger sequence comes before the next element of the smaller one,
-// the block is copied.
+// Merges the elements that remain after merge_both_ends(). One sequence has few elements, the other
+// one any number. If a block of the larger sequence comes before the next element of the smaller
+// one, the block is copied.
 template <class From, class To, class Compare>
 void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -383,8 +383,8 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
         detail::merge_few_with_many(rest, less);
     } else {
         while (rest.left != rest.left_end && rest.right != rest.right_end) {
-            // This step has branches. The processor predicts the result of the next comparison and
-            // continues speculatively.
+            // Here a branch is faster: the processor predicts the result of the comparison and need
+            // not wait for it.
             if (less(*rest.right, *rest.left)) {
                 *rest.to = std::ranges::iter_move(rest.right);
                 ++rest.right;
@@ -443,7 +443,7 @@ private:
         return state_.leaves_out(static_cast<std::uint64_t>(first));
     }
 
-    // Counts `merged` elements, if this is the last merge.
+    // If [first, last) is the whole range, counts `merged` elements as done.
     void settle(difference first, difference last, std::ptrdiff_t merged) noexcept {
         if (last - first == size_) {
             state_.count(static_cast<std::uint64_t>(merged));
@@ -495,7 +495,7 @@ private:
                      place target, const F& sort_first, const G& sort_second) {
         const place between = places::other(target);
         const auto f = [&] {
-            elements.left_start(); // both halves begin
+            elements.left_start(); // from now on, both halves move their elements
             sort_first(between);
         };
         const auto g = [&] { sort_second(between); };
@@ -523,8 +523,8 @@ private:
     }
 
     // Merges parts of the two halves of [first, last), in parallel. Halves the larger sequence, and
-    // cuts the smaller one where the middle element of the larger one belongs. If a part before
-    // `first` has thrown, or after a stop, moves the elements without merging them.
+    // cuts the smaller one where the middle element of the larger one belongs. If leaves_out(first)
+    // is true, moves the elements without merging them.
     template <class From, class To>
     void merge_parts(merge_rest<From, To>& rest, difference first, difference last) {
         const auto n = rest.left_end - rest.left;
@@ -626,11 +626,11 @@ void merge_copies(Left left, const Left left_end, Right right, const Right right
 /// Merges the sorted ranges `left` and `right` by copying their elements to consecutive places from
 /// `out` on, in order. Of equal elements, those of `left` come first, and elements of one range
 /// keep their order. Returns the iterator behind the last place. The places must not overlap the
-/// ranges. The ranges are compared by less(project_right(r), project_left(l)).
+/// ranges. Elements are compared by less(project_right(r), project_left(l)).
 /// Blocks: until all places are written. Meanwhile the caller writes parts of them.
-/// Throws: the exception of a comparison or a copy. If several parts of the loop throw, that of the
-/// first part. After an exception or a stop, some of the places are written. Other exceptions are
-/// those of parallel_for().
+/// Throws: the exception of a comparison or a copy. If several parts of the loop threw, the
+/// exception of the first part. After an exception or a stop, some of the places are written. Other
+/// exceptions are those of parallel_for().
 /// Requires: each range is sorted by less; otherwise each place gets an arbitrary element of the
 /// ranges. less and the projections may be called by several threads at once.
 /// Cancellation: see fork_options::stop. fork_options::progress counts the places that are written.
@@ -681,9 +681,9 @@ auto parallel_merge(const fork_policy& on, Left left, LeftEnd left_end, Right ri
                                 detail::elements_of(right, right_end), std::forward<Args>(args)...);
 }
 
-/// Merges two sorted parts of a range, the part before `middle` and the part from `middle` on, by
-/// less(projection(a), projection(b)). Allocates a buffer for as many elements as the range has. Of
-/// equal elements, those of the first part come first, and those of one part keep their order.
+/// Merges two sorted parts of a range: the elements before `middle` and the elements from `middle`
+/// on. Compares by less(projection(a), projection(b)). Of equal elements, those of the first part
+/// come first, and those of one part keep their order. Allocates a buffer of the size of the range.
 /// Blocks, requires: as parallel_stable_sort().
 /// Throws: as parallel_stable_sort(). If there is no memory for the buffer, throws std::bad_alloc
 /// with nothing changed; std::inplace_merge would work without a buffer.

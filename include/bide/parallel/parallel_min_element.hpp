@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_MIN_ELEMENT_HPP
 
 /// \file
-/// Finds the least or the greatest element: parallel_min_element(), parallel_max_element(). Both
-/// are parallel loops: the result does not depend on how the range is divided.
+/// Finds the least or the greatest element: parallel_min_element(), parallel_max_element(). The
+/// result does not depend on how the range is divided, so both are parallel loops.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -22,8 +22,8 @@ concept plain_greater =
 
 // Returns an iterator to the best number: the first number for which is_better(other, number) is
 // false for all other numbers. If there is no such number, because some numbers are unordered
-// (NaN), returns any iterator. Finds the best number of each block, in several columns, and then
-// searches the block of the best number.
+// (NaN), returns any iterator. Finds the best number of each block, in columns that vector
+// instructions can compare. Then searches the block of the best number.
 // Requires: first != last.
 template <class T, class IsBetter>
 const T* best_number(const T* const first, const T* const last, IsBetter is_better) {
@@ -93,8 +93,8 @@ It best_element(const fork_policy& on, const elements<It>& all, Compare& less,
     detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
         const It here = best_of(all.at(from), all.at(to));
         const std::uint64_t mine = from + static_cast<std::uint64_t>(here - all.at(from));
-        // Order: relaxed, all three; they publish only the number of an element. The elements
-        // themselves were there before the loop.
+        // Order: relaxed, all three; the number publishes no other data, because the elements were
+        // written before the loop.
         std::uint64_t seen = best.load(std::memory_order_relaxed);
         while (mine != seen &&
                (mine < seen ? !better(all.at(seen), here) : better(here, all.at(seen))) &&
@@ -102,7 +102,7 @@ It best_element(const fork_policy& on, const elements<It>& all, Compare& less,
                                            std::memory_order_relaxed)) {
         }
     });
-    // Order: relaxed; the loop's joins order the leaves before it.
+    // Order: relaxed; the loop's joins order this load after the leaves.
     return all.at(best.load(std::memory_order_relaxed));
 }
 

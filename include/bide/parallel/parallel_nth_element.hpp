@@ -45,9 +45,9 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
 } // namespace detail
 
 /// Moves to `nth` the element that a sort of the range by less(projection(a), projection(b)) would
-/// put there. Afterwards no element before `nth` is greater, and none behind it is less. If nth is
-/// the end, does nothing. The order of the other elements depends only on the range and nth, and
-/// not on the number of workers.
+/// put there. Afterwards no element before `nth` is greater, and no element behind it is less. If
+/// nth is the end, does nothing. The order of the other elements depends only on the range and nth,
+/// and not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
 /// Cancellation: as parallel_sort(). fork_options::progress counts the elements that the algorithm
 /// need not examine again.
@@ -73,8 +73,9 @@ void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Arg
 /// `middle`, and sorts them. The other elements end up behind them. Equal elements end up in any
 /// order. The order depends only on the range and middle, and not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
-/// Cancellation: as parallel_sort(). fork_options::progress counts the elements that are known to
-/// be on the correct side of `middle`, and then the elements before `middle` whose place is final.
+/// Cancellation: as parallel_sort(). fork_options::progress first counts the elements that are
+/// known to be on the correct side of `middle`. Then it counts the elements before `middle` whose
+/// place is final.
 /// Complexity: O(n + m log m) comparisons for random elements, where m elements are sorted, and
 /// O(n log n) in the worst case.
 template <parallel_range Range, class Compare = std::less<>, class Projection = std::identity>

@@ -10,8 +10,8 @@
 // is still in the range.
 //
 // In parallel, each chunk is partitioned separately. Then pairs of elements on the wrong sides of
-// the border are swapped. The chunks depend only on the size of the range, so the result is the
-// same on any number of workers.
+// the border between the two groups are swapped. The chunks depend only on the size of the range,
+// so the result is the same on any number of workers.
 
 #include <bide/parallel/detail/sort_parts.hpp>
 
@@ -28,9 +28,9 @@ template <class It> struct division {
 
 // Partitions elements that are cheap to copy, without branches that depend on the elements. One
 // element is taken out, which leaves a gap. Each step handles the next element x. The step moves
-// the first element of the right part into the gap, and x to the place behind the left part. The
-// old place of x is the new gap. If x belongs to the left part, the end of the left part moves up
-// by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and Bergdoll,
+// the first element of the right part into the gap, and x to the place of that element. The old
+// place of x is the new gap. If x belongs to the left part, the end of the left part moves up by
+// one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and Bergdoll,
 // "ipnsort".)
 template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
     struct gap {
@@ -82,8 +82,8 @@ inline constexpr std::size_t most_divide_chunks = 64;
 
 // Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk. A chunk
 // has at least `least_chunk` elements. divide_chunk() partitions the chunk by divide() and returns
-// the result of divide(). If divide_chunk() skips a chunk, the result of this function is
-// meaningless.
+// the result of divide(). If divide_chunk() skips a chunk, the result of this function is an
+// arbitrary place of the range.
 template <class Forker, class It, class DivideChunk>
 division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
                               const DivideChunk& divide_chunk) {
@@ -162,7 +162,8 @@ division<It> partition_by(It begin, It end, Compare& less, const Divide& divide)
     };
     division<It> parts{};
     if constexpr (sorts_branchless<It>) {
-        // Passes the pivot by value: stores during the partition do not change the copy.
+        // Passes the pivot by value. Stores to the range do not change the copy, so it can stay in
+        // a register.
         parts = divide(begin + 1, end,
                        [goes_left, pivot = std::iter_value_t<It>(*begin)](
                            auto&& element) mutable -> bool { return goes_left(element, pivot); });
@@ -214,8 +215,8 @@ template <class It> void break_patterns(It begin, It end) {
 // partition are sorted in parallel.
 //
 // If there are many equal elements, one pass separates the elements that equal the last pivot. If a
-// partition moved nothing, the range may be sorted already: an insertion sort is tried, and gives
-// up early. If one part of a partition has less than an eighth of the elements, the partition
+// partition moved nothing, the range may be sorted already. So an insertion sort is tried, which
+// gives up early. If one part of a partition has less than an eighth of the elements, the partition
 // counts as bad, and some elements are swapped. After log2(n) bad partitions, the rest is sorted by
 // heap sort. So every input takes O(n log n) at most.
 
@@ -334,8 +335,9 @@ private:
         state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
     }
 
-    // Returns the function that divides a part. If that function leaves out a chunk, its result has
-    // no meaning.
+    // Returns the function by which partition_by() divides a part. After an exception or a stop,
+    // that function may skip chunks. Its result is then an arbitrary place, which sort() does not
+    // use.
     template <bool large> auto how() const {
         if constexpr (large) {
             return [this](It first, It last, const auto& pred) {
@@ -494,16 +496,16 @@ It stable_partition(const On& on, const elements<It>& in, Predicate& predicate,
 /// the range and the grain, and not on the number of workers. parallel_stable_partition() keeps the
 /// order.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them. If the range has
-/// less than 8,192 elements, or less than twice the grain, the calling thread partitions it alone.
-/// Throws: what a call of the predicate threw. If several parts of the range had such a call, the
+/// less than twice the grain, the calling thread partitions it alone.
+/// Throws: what a call of the predicate threw. If calls in several parts of the range threw, the
 /// exception of the first part. The range then has the same elements as before, in some order. If a
 /// move or a swap throws, all elements are alive, but their values are unspecified. stopped_error
 /// after a stop. Other exceptions are those of join().
 /// Requires: predicate and projection may be called by several threads at once.
-/// Cancellation: a stop takes effect between parts. If a part is skipped, throws stopped_error,
-/// and the range has the same elements as before, in some order. fork_options::grain is the least
-/// number of elements of a part; there are at most 64 parts. fork_options::progress counts the
-/// calls of the predicate.
+/// Cancellation: a stop takes effect between parts. If a part is skipped, throws stopped_error, and
+/// the range has the same elements as before, in some order. fork_options::grain is the least
+/// number of elements of a part, 4,096 if it is 0; there are at most 64 parts.
+/// fork_options::progress counts the calls of the predicate.
 /// Complexity: n calls of the predicate, and at most n swaps. It allocates no memory.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&
@@ -520,8 +522,8 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_partition);
 /// Moves to the front of the range the elements for which predicate(projection(element)) is true.
 /// Within both groups, elements keep their order. Returns an iterator to the first unmatched
 /// element. Allocates memory for the unmatched elements.
-/// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. Each element is then
-/// still in the range, unless a move has thrown.
+/// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. After an exception,
+/// each element is still in the range, unless a move has thrown.
 /// Blocks, requires, cancellation: as parallel_partition().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&

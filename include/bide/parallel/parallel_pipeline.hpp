@@ -18,13 +18,13 @@
 ///                         bide::serial_stage([&](record r) { out << r; })); // in order
 /// \endcode
 //
-// How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm
-// of the fork-join. All threads do the same. One word shows the work that a thread can take: the
-// source, or a serial stage whose next item waits. A thread that has read an item takes the item
-// through the stages, as far as it can. If the item is not the next one of a serial stage, the
-// thread leaves the item at that stage and takes other work. Before a thread continues with an
-// item, it puts the source or the serial stage back. So another thread can take the source or the
-// stage while the item is in a long stage.
+// How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm,
+// that is, a function of the fork-join. All threads do the same. One word shows the work that a
+// thread can take: the source, or a serial stage whose next item waits. A thread that has read an
+// item takes the item through the stages, as far as it can. If the item is not the next one of a
+// serial stage, the thread leaves the item at that stage and takes other work. Before a thread
+// continues with an item, it puts the source or the serial stage back. So another thread can take
+// the source or the stage while the item is in a long stage.
 //
 // The arms are forked once, at the beginning, as a binary tree. A thread that has taken an arm
 // stays until the end of the pipeline, and sleeps while there is no work. An arm that begins after
@@ -123,12 +123,12 @@ private:
 // begin. The pipeline is over when the source is closed and no token is in use.
 //
 // Sleeping. A thread that finds no work counts itself as a searcher. If it still finds none, it
-// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread that puts work into
-// the word, or leaves work there, learns the numbers of sleepers and searchers from the value that
-// its read-modify-write returned. If there is a sleeper and no searcher, the thread turns a sleeper
-// into a searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees
-// the work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So
-// no wake is lost, and there is only one wake at a time, even if many threads sleep.
+// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread may put work into the
+// word, or leave work there. The value that its read-modify-write returns then shows the numbers of
+// sleepers and searchers. If there is a sleeper and no searcher, the thread turns a sleeper into a
+// searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees the
+// work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So no
+// wake is lost, and there is only one wake at a time, even if many threads sleep.
 //
 // A thread that sleeps has no item, no stage and no source. A thread that has one of these never
 // waits for another thread of the pipeline. So even a pipeline with one thread ends.
@@ -152,11 +152,10 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Takes the next work. If `has_token` is true, the caller has a token that it no longer needs,
-    // because the item of the token has ended or there was no item. This call first puts that token
-    // back.
-    // Returns: one of three: the number of the serial stage that the caller now runs; `source`, if
-    // the caller now reads the source; or `over`, if the pipeline is over.
+    // Takes the next work. If `has_token` is true, the caller has a token that it no longer needs:
+    // the item of the token has ended, or there was no item. This call first puts that token back.
+    // Returns: the number of the serial stage that the caller now runs; `source` if the caller now
+    // reads the source; `over` if the pipeline is over.
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
 
@@ -250,8 +249,8 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
         word next = with - bit - (bit == source_bit ? one_token : 0);
         next -= is_searcher ? one_searcher : 0;
         // Order: acq_rel [pipeline_work.taken]; sees everything that happened before the work was
-        // put into the word, and publishes what this thread did with the item that has ended.
-        // Failure acquire: as the load above.
+        // put into the word. Publishes what this thread did with the item that has ended. Failure:
+        // acquire, as the load above.
         if (!word_.compare_exchange_weak(seen, ends ? next & ~sleeper_mask : next,
                                          std::memory_order_acq_rel, std::memory_order_acquire)) {
             continue;
@@ -300,9 +299,9 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 
 // The items that wait for a serial stage. The stage takes the items of the places 0, 1, 2, ... in
 // order. In an ordered stage, the place of an item is its number. In an unordered stage, the place
-// is the number of the item's arrival. The stage is at the place whose item it takes next. No
-// thread waits: if a thread arrives with an item, and the stage is at an earlier place, the thread
-// leaves the item in the slot of its place. A slot has room for the item, and one word:
+// is the number of the item's arrival. The stage is at the place whose item it takes next. A thread
+// may arrive with an item of a later place. It then leaves the item in the slot of that place, and
+// does not wait. A slot has room for the item, and one word:
 //
 //   empty    neither the item nor the stage has come
 //   filled   the item is in the slot; the stage has not come
@@ -316,10 +315,10 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 // Why a slot is empty when it is used again. There are at least `tokens` slots. So the slot of an
 // item P at the place p is not used again before the place p + tokens. Let Q be the item of that
 // place. The items from P to Q are tokens + 1 items, and at most `tokens` items are in flight. So
-// one of them, A, was read after another one, B, had ended. B had passed the stage by then. Items
-// pass the stage in the order of places, so P had passed it, too. A got its place no later than Q
-// did, because places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So
-// when Q arrives, P has left the slot.
+// when one of them, A, was read, another one, B, had ended and so had passed the stage. Items pass
+// the stage in the order of places, so P had passed it, too. A got its place no later than Q,
+// because places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So when
+// Q arrives, P has left the slot.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -353,7 +352,7 @@ public:
         if (s.state.load(std::memory_order_acquire) != reached) {
             return false;
         }
-        // Order: relaxed; the caller's advance() publishes it.
+        // Order: relaxed; the caller's advance() publishes this store.
         s.state.store(empty, std::memory_order_relaxed);
         return true;
     }
@@ -377,7 +376,8 @@ public:
 
     // Moves the stage to the next place. Returns true if the item of that place is in its slot
     // already. The caller then still owns the stage, and must pass it to a thread that calls next()
-    // and runs the stage with that item. Otherwise the thread that brings the item gets the stage.
+    // and runs the stage with that item. Returns false if the item is not there. The thread that
+    // brings the item then gets the stage.
     bool advance() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
@@ -402,7 +402,7 @@ private:
 
     struct slot {
         typename Platform::template atomic<word> state{empty};
-        waiting held; // belongs to the thread that has the item, or later to that with the stage
+        waiting held; // belongs to the thread with the item, later to the thread with the stage
     };
 
     const std::size_t mask_;
@@ -535,7 +535,7 @@ private:
             const typename lock::guard held(lock_);
             if (!leaves_out(n)) {
                 std::swap(error_, thrown);
-                // Order: relaxed; it publishes nothing but the number.
+                // Order: relaxed; the number publishes no other data.
                 failed_at_.store(n, std::memory_order_relaxed);
             }
         });
@@ -602,8 +602,9 @@ private:
         }
     }
 
-    // Calls stage K with the item. After a serial stage whose next item waits, puts the stage back,
-    // so that another thread can take it. Then takes the result through the next stages.
+    // Calls stage K with the item. Then, if the stage is serial and its next item waits, puts the
+    // stage back, so that another thread can take it. Then takes the result through the next
+    // stages.
     template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
@@ -809,7 +810,7 @@ template <class T>
 concept pipeline_stage_type = is_stage<std::remove_cvref_t<T>>;
 
 // Returns true if each stage can be called with the result of the previous stage, and if the items
-// of serial stages can be moved to their queues.
+// of serial stages are movable.
 template <class Item, class Stage, class... Rest> consteval bool stages_fit() {
     if constexpr (!std::invocable<stage_function<Stage>, Item&&> ||
                   (Stage::order != stage_order::parallel && !std::move_constructible<Item>)) {
@@ -844,9 +845,9 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 
 } // namespace detail
 
-/// Takes each item of the source through all stages, on the calling thread and on idle workers. At
-/// most `tokens` items are in flight at a time, and each serial stage has room for `tokens` items.
-/// So the memory of a pipeline is bounded.
+/// Takes each item of the source through all stages, on the calling thread and on idle workers. An
+/// item is in flight from its read until its end. At most `tokens` items are in flight at a time,
+/// and each serial stage has room for `tokens` items. So the memory of a pipeline is bounded.
 ///
 /// The source is any input range, such as a std::list, a filtered view, or a range of
 /// std::istream_iterator. It may also be a function that returns a std::optional, which is empty at
@@ -864,8 +865,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
 /// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
 /// calls have ended and each item is destroyed.
-/// Requires: a stage may wait for a later item only if enough workers are free to take that item to
-/// the point that the stage waits for.
+/// Requires: a stage may wait until a later item has reached some point only if enough workers are
+/// free to take the item there.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that
 /// were read go through all stages. If the source has ended before the stop, the stop has no
 /// effect.

@@ -5,9 +5,9 @@
 /// \file
 /// The ranges that the parallel algorithms take: parallel_range, parallel_bounds, parallel_output.
 //
-// The algorithms number the iterations of a loop, and the elements of a range. Their plain loops
-// run in blocks of a constant number of iterations. Reason: some compilers, such as g++ 12 with
-// -O2, use vector instructions only if that number is a constant.
+// The algorithms number the iterations of a loop, and the elements of a range. Some compilers, such
+// as g++ 12 with -O2, use vector instructions only if a loop has a constant number of iterations.
+// So plain loops run in blocks of a constant number of iterations.
 
 #include <bide/core/detail/fatal.hpp>
 
@@ -36,7 +36,7 @@ template <class T>
 concept loop_index = std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool> && sizeof(T) <= 8;
 
 // The indices [first, last). Sizes and steps are unsigned, so nothing overflows, even if the range
-// is as wide as its type.
+// has almost all values of the type.
 template <loop_index Index> struct loop_range {
     using unsigned_index = std::make_unsigned_t<Index>;
 
@@ -86,7 +86,7 @@ concept packs_bits =
 } // namespace detail
 
 /// True for an iterator and a sentinel whose range the parallel algorithms can divide: the iterator
-/// is random-access, and the sentinel's distance is known. The iterators of vector<bool> are
+/// is random-access, and the distance to the sentinel is known. The iterators of vector<bool> are
 /// excluded, because threads that write to neighbouring elements would write to one word. The
 /// iterators of a const vector<bool> are not excluded.
 template <class It, class End>
@@ -206,7 +206,7 @@ template <class It, class F> BIDE_INLINE void each_element(const It& first, cons
 } // namespace detail
 
 /// Declares the overload of an algorithm that takes two iterators in place of a range. Only the
-/// headers of the algorithms use it. The other arguments are a requires-clause, or nothing.
+/// headers of the algorithms use it. After the name, a use may pass a requires-clause.
 // The static_assert lets a use of the macro end with a semicolon.
 #define BIDE_DETAIL_TAKES_ITERATORS(name, ...)                                                     \
     template <class It, detail::parallel_end<It> End, class... Args>                               \

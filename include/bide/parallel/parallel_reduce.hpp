@@ -15,10 +15,10 @@
 /// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
 /// std::plus has the same result in any order, so it has no tree.
 //
-// A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
-// (parallel_for.hpp): one thread computes the tree from the left. It reads the clock each time the
-// number of iterations has doubled. If 4 us have passed by then, the remaining part of the same
-// tree becomes a fork-join.
+// A reduction that is expected to take at most 8 us starts without a fork-join, as a short loop
+// does (parallel_for.hpp): one thread computes the tree from the left. It reads the clock each time
+// the number of iterations has doubled. If it finds that 4 us have passed, the remaining part of
+// the same tree becomes a fork-join.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -69,17 +69,18 @@ private:
     using platform = typename Forker::platform;
 
     // If a call is expected to take at most this time, it first runs on the calling thread, without
-    // a fork-join. Nothing is known of the first call, so it runs as a fork-join. Its time becomes
-    // the expectation for the next calls, and contains the forks at all nodes of the tree. So this
-    // limit is higher than that of a loop, which forks only when threads want work.
+    // a fork-join. The expected time is the time that earlier calls took. There is none for the
+    // first call, so the first call runs as a fork-join. It forks at each inner node of the tree,
+    // so it takes longer than a run without forks. A loop forks only when threads want work. So
+    // this limit is higher than that of a loop.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Reduces the leftmost leaf and then the nodes above it, until this has taken as long as a
-    // chunk. Returns true if all of `part` is reduced. Reads the clock each time the number of
-    // iterations has doubled.
+    // Reduces the leftmost leaf and then the nodes above it, until chunk_time has passed. Returns
+    // true if all of `part` is reduced. Reads the clock each time the number of iterations has
+    // doubled.
     bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
             result.emplace(fold(part));
@@ -108,8 +109,8 @@ private:
 
     // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` is empty
     // afterwards. A part that is skipped is not divided. If begin() has already reduced the node
-    // `part`, does nothing: the calls for the nodes above it have passed down `result`, which
-    // contains the result of begin().
+    // `part`, does nothing: `result` then already has the result of begin(), because the calls for
+    // the nodes above have passed it on.
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
@@ -201,10 +202,10 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
                 });
                 here = mine;
             });
-            // Order: relaxed; the loop's joins order it before the reader.
+            // Order: relaxed; the loop's joins order this addition before the load below.
             sum.fetch_add(here, std::memory_order_relaxed);
         });
-        // Order: relaxed; the loop's joins order it after the additions.
+        // Order: relaxed; the loop's joins order this load after the additions.
         const auto total = static_cast<T>(sum.load(std::memory_order_relaxed));
         return combine(std::move(identity), T(total));
     } else {
@@ -254,7 +255,7 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& co
 }
 
 /// Reduces the elements of [first, last), or the results of a map. The map is the argument before
-/// the combination; std::transform_reduce() has them in the reverse order.
+/// the combination. (In std::transform_reduce(), the map is the argument behind the combination.)
 BIDE_DETAIL_TAKES_ITERATORS(parallel_reduce);
 
 }} // namespace bide::BIDE_ABI

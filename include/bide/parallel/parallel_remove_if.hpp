@@ -7,8 +7,8 @@
 /// neighbours. The remaining elements are moved to the beginning of the range, in their order.
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
-/// once for each element. Each element may be moved once by the thread at the front
-/// (parallel_for.hpp), and once by each thief that took a part with this element.
+/// once for each element. The owner of the loop (parallel_for.hpp) moves an element at most once.
+/// So does each other thread that took a part with this element.
 
 #include <bide/parallel/detail/sort_parts.hpp>
 
@@ -17,10 +17,11 @@ namespace detail {
 
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
-// The thread at the front moves each kept element to the place behind the earlier kept elements. A
-// thief does the same within its part. The join moves the kept elements of the thief's part to the
-// place behind those of the front, in steps. Each step moves, in parallel, as many elements as fit
-// into the free places. So no memory is needed.
+// The owner of the loop moves each kept element to the place behind the earlier kept elements. A
+// thief, that is, a thread that has taken a part of the loop, does the same within its part. join()
+// moves the kept elements of the thief's part to the place behind those of the owner, in steps.
+// Each step moves, in parallel, as many elements as fit into the free places. So no memory is
+// needed.
 //
 // keeps(it, last) returns true if the element at `it` is kept. `last` points to an iterator to the
 // previous kept element of the part. If no element of the part was kept before, `last` is nullptr.
@@ -47,8 +48,8 @@ public:
         for (; it != end; ++it) {
             if constexpr (copies_bytes<const std::iter_value_t<It>*, It>) {
                 // The previous element is still in its old place. If it was kept, it is the last
-                // kept element. If it was removed, it is equal to the last kept element. So the
-                // predicate may use it in both cases.
+                // kept element. If it was removed, it equals the last kept element. So the
+                // predicate gets the previous element in both cases.
                 It last = it;
                 --last;
                 const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));

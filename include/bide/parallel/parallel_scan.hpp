@@ -8,16 +8,17 @@
 ///
 /// The range is divided into blocks of equal size; the last block has less than twice that size.
 /// The size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
-/// square is at least the number of elements, or 2,048. Within a block, elements are combined from
-/// left to right. Each result combines two operands: the total of all earlier blocks, and the
-/// combination of the elements of its block up to its place. The totals of the blocks are combined
-/// from left to right. So the same range gives the same bits on one worker and on a hundred.
+/// square is at least the number of elements. If there is none, the size is 2,048. Within a block,
+/// elements are combined from left to right. Each result combines two operands: the total of all
+/// earlier blocks, and the combination of the elements of its block up to its place. The totals of
+/// the blocks are combined from left to right. So the same range gives the same bits on one worker
+/// and on a hundred.
 //
-// A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. If
-// a scan combines the same operands on any number of workers, it needs at least 2 n - 2 - d, where
-// d is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
-// computation"). Some operations of std give the same bits for any grouping of their operands, such
-// as std::plus of integers. For these, the thread that runs the front (parallel_for.hpp) makes one
+// A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. A
+// scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
+// is the length of its longest chain. (Snir 1986, "Depth-size trade-offs for parallel prefix
+// computation".) Some operations of std give the same bits for any grouping of their operands, such
+// as std::plus of integers. For these, the owner of the loop (parallel_for.hpp) makes one
 // combination for each element, as the serial scan does.
 
 #include <bide/parallel/parallel_reduce.hpp>
@@ -58,11 +59,11 @@ inline constexpr bool regroups =
      std::is_same_v<Op, std::bit_or<>> || std::is_same_v<Op, std::bit_or<T>> ||
      std::is_same_v<Op, std::bit_and<>> || std::is_same_v<Op, std::bit_and<T>>);
 
-// The front of a scan: the total of all earlier blocks, or nothing for the first block.
+// The front of a scan (parallel_for.hpp). It has the total of all earlier blocks, if there are any.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
     // True if the output has the type of the values. In this case, a thief writes the results
-    // within each block to the output, and the join needs neither the elements nor the map.
+    // within each block to the output, and join() needs neither the elements nor the map.
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
@@ -283,8 +284,8 @@ Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T ini
 BIDE_DETAIL_TAKES_ITERATORS(parallel_exclusive_scan);
 
 /// Scans map(element) for each element of the range. Everything else is as in
-/// parallel_inclusive_scan(), whose rules also hold for the calls of map. If the output does not
-/// have the type of the values, map may be called twice for an element.
+/// parallel_inclusive_scan(). Its rules for the calls of op also apply to those of map. If the
+/// output does not have the type of the values, map may be called twice for an element.
 template <parallel_range Range, class Out, class Op, class Map>
     requires detail::takes_scan<Out, Op, detail::mapped_t<Map, std::ranges::iterator_t<Range>>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,

@@ -14,10 +14,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sorts a part of a range. If the part is one sorted run, at most reverses it. If it consists of a
-// few sorted runs, merges the runs. For any other part, a stable sort uses merge sort, and an
-// unstable sort uses quick sort. An unstable sort also uses quick sort if there is no memory to
-// merge runs.
+// Sorts a part of a range. If the part is one ascending run, does nothing; if it is one descending
+// run, reverses it. If it consists of a few runs, merges the runs. For any other part, a stable
+// sort uses merge sort, and an unstable sort uses quick sort. An unstable sort also uses quick sort
+// if there is no memory to merge runs.
 // Throws: std::bad_alloc if a stable sort finds no memory.
 template <bool Stable, class Forker, class It, class Compare>
 void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>& state) {
@@ -77,8 +77,8 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 /// Throws: what a comparison throws. If several comparisons throw, the exception of the first one
 /// in the order of the range. In this case, the range has the same elements as before, in some
 /// order. If a move throws, all elements are alive, but their values are unspecified. stopped_error
-/// as join(), with nothing changed. std::bad_alloc if there is no memory to fork. The range is then
-/// in the same state as if a comparison had thrown.
+/// if the scheduler is shutting down, as in join(), with nothing changed. std::bad_alloc if there
+/// is no memory to fork. The range is then in the same state as if a comparison had thrown.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
@@ -98,11 +98,12 @@ void parallel_sort(const fork_policy& on, Range&& range, Compare less = {},
 BIDE_DETAIL_TAKES_ITERATORS(parallel_sort, requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
-/// any number of workers. Before it changes anything, it allocates a buffer for as many elements as
-/// the range has.
+/// any number of workers. Before it changes anything, it allocates a buffer of the size of the
+/// range.
 /// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
 /// buffer.
-/// Cancellation: as parallel_sort(). The places of the elements become final in the last merge.
+/// Cancellation: as parallel_sort(). fork_options::progress counts the elements in the last merge,
+/// because their places are not final before.
 template <parallel_range Range, class Compare = std::less<>, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_stable_sort(const fork_policy& on, Range&& range, Compare less = {},

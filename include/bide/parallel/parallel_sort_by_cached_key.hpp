@@ -91,12 +91,13 @@ concept caches_keys_of =
 /// any number of workers. Allocates a buffer for as many elements as the range has, and two arrays
 /// with a key and a number for each element. A key need only be movable.
 /// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
-/// Throws: the exception of a call of key or less. If several calls of key throw, that for the
-/// first element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a move
-/// of an element throws, all elements are alive, but their values are unspecified.
+/// Throws: the exception of a call of key or less. If several calls of key throw, the exception of
+/// the call for the first element. std::bad_alloc. stopped_error. In all these cases, nothing is
+/// changed. If a move of an element throws, all elements are alive, but their values are
+/// unspecified.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call key and less at once.
-/// Cancellation: see fork_options::stop. After the elements begin to move, a stop has no effect.
+/// Cancellation: see fork_options::stop. After the first element has moved, a stop has no effect.
 /// fork_options::progress counts each element twice: when its key is computed, and when it is in
 /// its place. fork_options::grain is the grain of the loop that calls key.
 template <parallel_range Range, class Compute, class Compare = std::ranges::less>

@@ -53,8 +53,8 @@ using transformed_t = std::invoke_result_t<F&, std::iter_reference_t<Its>...>;
 /// range itself; otherwise the places and the range must not overlap.
 /// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the
 /// places are written.
-/// Requires: f may be called by several threads at once. It is copied as the body of parallel_for()
-/// is.
+/// Requires: f may be called by several threads at once. It may be copied, as the body of
+/// parallel_for() is.
 template <parallel_range Range, class Out, class F>
     requires parallel_output<Out, detail::transformed_t<F, std::ranges::iterator_t<Range>>>
 Out parallel_transform(const fork_policy& on, Range&& range, Out out, F f) {

@@ -7,9 +7,9 @@
 // model, it holds one. Each later chunk holds as many objects as all earlier chunks together. A T
 // stays at its address until the table is destroyed, so a lookup takes no lock.
 //
-// Guarantee: thread A writes a flag (seq_cst) and then calls each(). Thread B finds or makes a T
-// and then reads the flag (seq_cst). Then each() visits that T, or B reads the value that A has
-// written [growing_table.chunk]. This also holds if a third thread has made the T.
+// Guarantee: let thread A write a flag (seq_cst) and then call each(). Let thread B find or make a
+// T and then read the flag (seq_cst). Then each() visits that T, or B reads the value that A has
+// written [growing_table.chunk]. This is also true if a third thread has made the T.
 
 #include <bide/core/platform.hpp>
 
@@ -46,8 +46,8 @@ public:
                 return nullptr;
             }
             // Order: seq_cst [growing_table.chunk]; a thread that finds the chunk sees its
-            // construction. An each() that misses the chunk comes before this step. Failure:
-            // another thread has made the chunk.
+            // construction. An each() that misses the chunk comes before this CAS. Failure:
+            // seq_cst, too; another thread has made the chunk.
             if (chunks_[at.chunk].compare_exchange_strong(
                     first, made.get(), std::memory_order_seq_cst, std::memory_order_seq_cst)) {
                 first = made.release();

@@ -50,7 +50,7 @@ inline constexpr bool is_cheap_to_copy =
     std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
 
 // True if the iterator refers to elements that are cheap to copy. An iterator whose reference is a
-// proxy is excluded, because it has its own functions to move and swap.
+// proxy is excluded, because such an iterator has its own functions to move and swap.
 template <class It>
 inline constexpr bool sorts_branchless =
     is_cheap_to_copy<std::iter_value_t<It>> &&
@@ -219,7 +219,7 @@ std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
 }
 
 // Sorts stably. If `IfNearly` is true, gives up and returns false when it has moved elements by
-// more than 8 places.
+// more than 8 places in total.
 template <bool IfNearly = false, class It, class Compare>
 bool insertion_sort(It begin, It end, Compare& less) {
     if (begin == end) {
