@@ -31,20 +31,20 @@ namespace detail {
 //   notify, then queue    the waiter's check sees what was done before the notification
 //   queue, then notify    the notification finds the waiter
 //
-// A listener may be enabled before it waits. It then has a node of another kind in the queue, which
-// is called a seat. A notification that takes a seat out of the queue marks the seat as notified,
-// and wakes no thread. When the owner of the seat waits, the node of the wait takes the place of
-// the seat in the queue. If the seat was notified before, the wait ends at once and the seat is
-// free. If the wait ends without a notification, the seat returns to its place in the queue. So
-// only a notification uses a seat up. The states of a seat:
+// A listener that is enabled has a place in the queue before its wait begins. This place is a node
+// of another kind, which is called a seat. A notification that takes a seat out of the queue marks
+// the seat as notified, and wakes no thread. When the owner of the seat waits, the node of the wait
+// takes the place of the seat in the queue. If the seat was notified before, the wait ends at once
+// and the seat is free. If the wait ends without a notification, the seat returns to its place in
+// the queue. So only a notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
 //   held   the seat is in the queue, or is marked as notified
 //   lent   the node of a wait has the place of the seat, or was notified there. `missing` of that
 //          node is the address of the seat
 //
-// A wait in the place of a seat may be a case of a select. If the select has already selected
-// another case, a notification of this wait marks the seat instead.
+// A wait in the place of a seat may be a case of a select. If the select has chosen another case
+// before, a notification that reaches this wait marks the seat instead.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -82,8 +82,8 @@ public:
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & stored) != 0) {
             // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-            // stored. This step ignores the lock, because the holder of the lock decides by a CAS,
-            // which sees this step. Failure: look again.
+            // stored. Another thread may hold the lock. It changes the word by a CAS, which fails
+            // if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -192,7 +192,7 @@ public:
         }
         lock::release(word_);
         if (notification != wait_status::waiting) {
-            if (!w.claim()) { // its choice has selected another wait: the seat stays notified
+            if (!w.claim()) { // the select has chosen another case: the seat stays notified
                 return wait_status::waiting;
             }
             s.state_ = seat::state::free;
@@ -229,8 +229,8 @@ private:
         lock::release_as(word_, queue_.empty() ? if_empty : queued);
     }
     // If there are no waiters, sets the bits of `next` in the word and returns true. If there are
-    // waiters, acquires the lock and returns false. The waiter that takes the permit, and each
-    // waiter that queues later, sees what was done before [notify.notify].
+    // waiters, acquires the lock and returns false. By [notify.notify], the waiter that takes the
+    // permit and each waiter that is queued later see what came before this call.
     bool notify_none(word next) noexcept {
         const auto with_next = [next](word before) noexcept { return before | next; };
         return (entry::change_or_lock(word_, with_next) & queued) == 0;

@@ -48,8 +48,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
         next =
             free >= need ? (seen - need * one) & ~lock::both : queued | one | (seen & lock::both);
         // Order: acquire [permit.release]; the caller sees what was done before the permits were
-        // released. If the step releases the lock, nothing was read or written under the lock.
-        // Failure: look again.
+        // released. No release order is needed for the lock, because this call has accessed nothing
+        // under it. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             if (free >= need) {
@@ -73,7 +73,7 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     return wait_status::waiting;
 }
 
-// How an upgrade waits: before all other waiters. upgrade() of a thread passes it to thread_wait.
+// How an upgrade waits: in front of all other waiters. upgrade() passes this type to thread_wait.
 // async_upgrade() passes it to lock_operation(), which adds the result (core/wait_ops.hpp).
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
