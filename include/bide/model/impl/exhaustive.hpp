@@ -218,11 +218,12 @@ public:
         ++at_;
     }
 
-    // Called for the second half of a read-modify-write if another read-modify-write has read the
-    // same store, and has placed its write directly behind that store. Adds the branches in which
-    // the write of thread `t` comes first. Returns true if the other threads continue. They
-    // continue if the thread has read another object between the two halves, because that read may
-    // still read a store that is added later. A futex call reads its word there.
+    // Called for the second half of a read-modify-write of thread `t`. Another read-modify-write
+    // has read the same store, and has placed its write directly behind that store. Adds the
+    // branches in which the write of thread `t` comes first. Returns true if the other threads
+    // continue. They continue if the thread has read another object between the two halves, because
+    // that read may still read a store that is added later. For example, a futex call reads its
+    // word there.
     bool stuck(execution& x, int t) override {
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;

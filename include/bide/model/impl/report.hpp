@@ -212,8 +212,8 @@ inline const std::string& source_text(site s) {
 }
 
 // Returns the name of the object on which a source line operates: `tail_` for `tail_.store(1)`,
-// `slots` for `slots[i].load()`. `e` tells which operations count. Returns an empty text unless the
-// line contains exactly one of them, on an object with a name.
+// `slots` for `slots[i].load()`. Only operations of the kind of `e` count. Returns an empty text
+// unless the line contains exactly one of them, on an object with a name.
 inline std::string object_in(std::string_view line, const event& e) {
     constexpr std::array<std::string_view, 9> operations = {
         "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",
@@ -793,7 +793,7 @@ private:
         return out;
     }
 
-    // `carried` is true if the message of the write has the needed clock: the read is at fault.
+    // If `carried` is true, the message of the write has the needed clock, so the read is at fault.
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.event_at(e.read);
         const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
