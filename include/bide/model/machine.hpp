@@ -8,9 +8,8 @@
 ///
 /// Each simulated thread is a fiber with a clock of its own. The thread whose clock is earliest
 /// runs, so the steps of all threads happen in the order of their times. Memory consists of lines
-/// of 64 bytes. A line that another processor has changed must move to the processor that wants it,
-/// and the requests for one line are served one after the other. This is what makes contention
-/// expensive.
+/// of 64 bytes. A line that another processor has changed must move to the processor that wants it.
+/// The requests for one line are served one after the other. This makes contention expensive.
 ///
 /// \code
 /// bide::model::machine m(bide::model::two_socket_server(32));
@@ -148,7 +147,7 @@ public:
     enum class access {
         load,   ///< Waits for the line.
         store,  ///< Needs the line alone, but the thread does not wait for it.
-        modify, ///< Waits for earlier stores and for the line, which is then this processor's alone.
+        modify, ///< Waits for earlier stores and for the line, and then has the line alone.
     };
     /// Lets the time of an access to the line of `address` pass. Other threads may run in this
     /// call. The caller makes the access after the return.
@@ -164,10 +163,10 @@ public:
     void yield() noexcept;
     /// Reads the clock. Returns the time since the start of the machine.
     std::int64_t now_ns() noexcept;
-    /// Sleeps until a wake of `word`, unless has_changed() returns true. Returns false if `until_ns`
-    /// comes first.
+    /// Sleeps until a wake of `word`. If has_changed() returns true, does not sleep. Returns false
+    /// if the time `until_ns` comes first.
     bool sleep(const void* word, const std::function<bool()>& has_changed, std::int64_t until_ns);
-    /// Wakes at most `count` threads that sleep on `word`, in the order in which they went to sleep.
+    /// Wakes at most `count` threads that sleep on `word`, in the order in which they fell asleep.
     void wake(const void* word, int count) noexcept;
     /// Returns the calling thread's object for `key`. The first call makes it by make(). The
     /// destructor of the machine destroys it by drop().

@@ -42,7 +42,7 @@ namespace detail {
 //
 // Last access. The last arrival does not access the barrier after the step that begins the next
 // phase. Each other arrival ends with its fetch_sub. If there are waiters, the last arrival takes
-// them out of the queue before that step, and wakes them after it, without an access to the
+// them out of the queue before that step. It wakes them after the step, without an access to the
 // barrier.
 
 template <class Platform> class basic_phase_gate {
@@ -197,9 +197,8 @@ struct no_completion {
 /// completion function. That call happens before the return of each wait for the phase.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
-/// that let it through has not returned. Two kinds of calls must have returned before: a wait of
-/// another thread that has not queued its waiter yet, and a stop or a time-out that is just ending
-/// a wait.
+/// that let it through has not returned. A wait of another thread that has not queued its waiter
+/// yet must have returned before. So must a stop or a time-out that is just ending a wait.
 template <class Completion, class Platform> class barrier {
     using gate = detail::basic_phase_gate<Platform>;
     static_assert(std::is_nothrow_invocable_v<Completion&>,

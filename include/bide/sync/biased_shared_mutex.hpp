@@ -98,9 +98,9 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //     0     n    never: one step clears both
 //
 // To enter, a reader adds one by a CAS that succeeds only if the slot is open. To leave, it
-// subtracts one by a CAS. If the slot is not open or its count is zero, it gives its permit to the
-// queue. To recall the loan, a writer exchanges each slot for zero. One word decides each race
-// [biased.slot]:
+// subtracts one by a CAS. If the slot is not open or its count is zero, the reader gives its permit
+// to the queue. To recall the loan, a writer exchanges each slot for zero. One word decides each
+// race [biased.slot]:
 //
 //   enter, then recall    the recall counts the reader, whose permit stays taken
 //   recall, then enter    the CAS fails, and the reader goes to the queue, behind the writer

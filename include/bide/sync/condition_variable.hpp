@@ -356,10 +356,10 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// again. A waker of another library cannot wait either, because it cannot lock a mutex. In these
 /// cases, use a notify.
 ///
-/// Destroys: when all waiters were notified, the condition_variable may be destroyed, even if
-/// waiters still wait for the mutex, and even if the notification of the last waiter has not
-/// returned. Every other notification, and a stop or a time-out that is just ending a wait, must
-/// have returned before.
+/// Destroys: when all waiters were notified, the condition_variable may be destroyed. Waiters may
+/// still wait for the mutex, and the notification of the last waiter need not have returned. Every
+/// other notification, and a stop or a time-out that is just ending a wait, must have returned
+/// before.
 template <class Platform> class basic_condition_variable {
     using queue = detail::basic_condition_queue<Platform>;
     using node = basic_waiter<Platform>;
@@ -408,8 +408,8 @@ public:
     }
 
     /// Waits as wait() does, unless a stop is requested first.
-    /// Returns: errc::stopped if a stop ended the wait and `predicate()`, if it is given, then
-    /// returned false.
+    /// Returns: errc::stopped if a stop ended the wait. With a predicate, returns this error only
+    /// if `predicate()` then returned false.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate = {}) {
         return result_of(wait_by(lock, predicate, token));

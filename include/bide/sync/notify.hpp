@@ -25,8 +25,8 @@ namespace detail {
 //     1      1      never: a permit is stored only if there is no waiter
 //
 // A waiter decides to wait by one CAS (pass_or_queue). If there are no waiters, a notification
-// changes the same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues
-// and then checks a condition, and a thread that makes the condition true and then notifies:
+// changes the same word, or writes it back unchanged [notify.notify]. Suppose that a waiter enters
+// the queue and then checks a condition. Another thread makes the condition true and then notifies:
 //
 //   notify, then queue    the waiter's check sees what was done before the notification
 //   queue, then notify    the notification finds the waiter
@@ -285,8 +285,8 @@ private:
 /// \endcode
 ///
 /// Memory order: what happens before a notification happens before the return of the waits that it
-/// lets through, of each wait that begins later, and of each later enable() or constructor of a
-/// listener.
+/// lets through and of each later wait. It also happens before the return of each later enable() or
+/// constructor of a listener.
 ///
 /// Cancellation: if a coroutine that notify_one() has let through is destroyed before it resumes,
 /// the notification goes to the next waiter, or is stored. A notification by notify_all() is
@@ -373,12 +373,12 @@ private:
 };
 
 /// Reserves a place in the queue before the wait begins. While the listener is enabled, a
-/// notification treats it as a waiter: notify_all() notifies it, and notify_one() notifies it if it
-/// is the first in the queue. If a wait of the listener is notified, the listener is used up: it
-/// has no place in the queue any more. The next wait then begins like a wait of the notify, unless
-/// enable() is called before. If a wait ends by a time-out, by a stop, by another case of the same
-/// select, or by a try_select() that finds nothing, the listener stays enabled and keeps its place.
-/// A listener is for one thread or coroutine.
+/// notification treats it as a waiter. notify_all() notifies it. If it is the first in the queue,
+/// notify_one() notifies it. If a wait of the listener is notified, the listener is used up: it has
+/// no place in the queue any more. The next wait then begins like a wait of the notify, unless
+/// enable() is called before. If a wait ends without a notification, the listener stays enabled and
+/// keeps its place. Such a wait ends by a time-out, by a stop, by another case of its select, or by
+/// a try_select() that finds nothing. A listener is for one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.

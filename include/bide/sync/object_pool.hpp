@@ -417,7 +417,8 @@ public:
     /// Borrows an object as acquire() does, if that needs no wait for another caller.
     /// Throws: what the callables throw.
     /// Returns: the object, or nothing. It returns nothing if the pool is closed, if callers wait,
-    /// or if the number of callers that have, make or destroy an object has reached the limit.
+    /// or if the limit is reached. Callers that have, make or destroy an object count towards the
+    /// limit.
     lease try_acquire() { return or_nothing(lend(wait(deadline::poll()))); }
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.

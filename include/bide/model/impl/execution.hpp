@@ -3,8 +3,8 @@
 #define BIDE_MODEL_IMPL_EXECUTION_HPP
 
 // Runs one execution of a body. Each thread of the body has a fiber. Before each step, a thread
-// announces the step (struct request). A search then decides which thread makes its announced step
-// next, and which of the possible outcomes the step has (struct outcome).
+// announces the step: it stores a description (struct request). A search then decides which thread
+// makes its announced step next, and which of the possible outcomes the step has (struct outcome).
 
 #include <bide/model/check.hpp>
 #include <bide/model/impl/fiber.hpp>
@@ -40,9 +40,9 @@ inline bits without(bits line, int thread) {
 
 inline bool contains(bits line, int thread) { return without(line, thread) != line; }
 
-// A read that a thread has announced. execution::find_loop() uses it to detect a loop that waits.
-// After this read, the thread has made only steps that change nothing: it has read the same values
-// as before, or has written values that were there already.
+// A read that a thread has announced (model_thread::wants). execution::find_loop() uses it to
+// detect a loop that waits. After this read, the thread has made only steps that change nothing: it
+// has read the same values as before, or has written values that were there already.
 struct look {
     site where{};
     int object = -1;
@@ -299,8 +299,8 @@ public:
     }
     // Called when the next recorded step is one of thread `n`. If that thread can make a step,
     // returns `n`. If not, fails with the text `why`, and returns -1. A thread that find_loop() has
-    // paused continues: the recorded execution did not find the loop, and the difference comes only
-    // from writes of another thread to the stack of this thread.
+    // paused continues, because the recorded execution did not find the loop. The difference comes
+    // only from writes of another thread to the stack of this thread.
     int repeated(int n, const char* why = does_not_repeat) {
         if (n < 0 || n >= threads()) {
             return not_repeated(why);
@@ -724,9 +724,9 @@ private:
                                [&](int m) { return !memory_.msg(m).repeats; });
         });
     }
-    // Returns true if `message` is the message of `object` that the thread read last, or if all
-    // later messages up to and including `message` were made by read-modify-writes that kept the
-    // value. If `looked` has no message of the object, returns true, too.
+    // Returns true if `message` is the message of `object` that the thread read last. Also returns
+    // true if only read-modify-writes that kept the value made the later messages up to `message`.
+    // If `looked` has no message of the object, returns true, too.
     bool saw_same(const model_thread& t, int object, int message) const {
         for (const auto& [o, last] : t.looked) {
             if (o == object) {

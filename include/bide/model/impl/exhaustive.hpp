@@ -357,8 +357,8 @@ private:
         });
     }
 
-    // Returns true if `e` is maximally added (see the head of this file) in the graph that contains
-    // only the events up to `e` and the events of `kept`.
+    // Considers the graph of only the events up to `e` and the events of `kept`. Returns true if
+    // `e` is maximally added there (see the head of this file).
     bool is_maximal(const memory& m, const event& e, const clock& kept) const {
         if (e.what == event::kind::choice) {
             return e.pick == 0;

@@ -305,8 +305,8 @@ struct plain {
     std::array<step_count, max_threads> read{};
 };
 
-// The next step of a thread, as the thread announces it. The object is on the stack that
-// find_loop() compares, so it has no padding.
+// The next step of a thread, as the thread describes it before the step. The object is on the stack
+// that find_loop() compares, so it has no padding.
 struct request {
     enum class kind : int {
         none,

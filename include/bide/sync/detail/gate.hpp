@@ -21,8 +21,8 @@
 // that makes the count zero is the arrival's last access to the gate. So a waiter that was let
 // through may destroy the gate, if no other thread is about to enter the queue.
 //
-// An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
-// [gate.arrive], so a later shut() sees what came before. Suppose that a thread stores data and
+// An arrival at an open gate changes no bit. But it is a read-modify-write of the word
+// [gate.arrive], so a later shut() sees what came before it. Suppose that a thread stores data and
 // then arrives. Another thread shuts the gate, then looks for the data, and waits if it finds none:
 //
 //   arrive, then shut    the thread finds what was done before the arrival
@@ -34,9 +34,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// What the waits of a gate, a barrier and a notify have in common. In the words of all three, bits
-// 0 and 1 are the lock of the queue, bit 2 is `queued`, and the bits above are the state that a
-// waiter waits for.
+// What the waits of a gate, a barrier and a notify have in common. In all three words, bits 0 and 1
+// are the lock of the queue, and bit 2 is `queued`. The bits above are the state that a waiter
+// waits for.
 //
 // A waiter decides to wait by one CAS under the lock. If the word lets the waiter pass, the CAS
 // releases the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails
@@ -50,8 +50,8 @@ template <class Platform, class Word> struct pass_or_queue {
     static constexpr Word queued = 4; // there are waiters
 
     // If `w` has to wait, enqueues `w` and returns waiting. If `w` may pass or was cancelled
-    // before, stores the outcome in `w` and returns it. passes(seen) returns true if the word
-    // `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
+    // before, stores the outcome in `w` and returns it. The call passes(seen) returns true if the
+    // word `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
     template <class Passes>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
                                Passes passes, Word taken = 0) noexcept {

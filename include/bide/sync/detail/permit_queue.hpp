@@ -19,7 +19,7 @@
 //     0      0      n    n permits are free, no waiter
 //     1      0      n    no permit is free, n > 0 waiters; while the lock is free, all are linked
 //     0      1      n    closed; n permits were given back, no waiter
-//     1      1           never: close() fails every waiter, and nothing queues afterwards
+//     1      1           never: close() fails every waiter, and later no waiter is queued
 //
 // Why no wakeup is lost: suppose that a waiter read the count in one step and entered the queue in
 // a second step. A release between the two steps would see no waiter, and the waiter would miss the
@@ -150,9 +150,9 @@ public:
     // shared_mutex.hpp defines this function.
     wait_status enqueue_first(node& w) noexcept;
 
-    // The functions of a loan. A loan is a number of permits that a biased_shared_mutex holds while
-    // there are no waiters, and gives back before the first writer waits. biased_shared_mutex.hpp
-    // defines these three functions.
+    // The functions of a loan. A loan is a number of permits. A biased_shared_mutex holds them
+    // while there are no waiters, and gives them back before the first writer waits.
+    // biased_shared_mutex.hpp defines these three functions.
     //
     // If n permits are free, there are no waiters and wanted() returns true, takes n permits and
     // calls open(), under the lock of the queue. Requires: the caller has a permit.
