@@ -37,7 +37,7 @@ template <class T> T from_bits(ops::bits value) noexcept {
     return std::bit_cast<T>(out);
 }
 
-// The default failure order of a compare-exchange: failure_of() its success order.
+// Stands for the default failure order of a compare-exchange, which failure_of() computes.
 inline constexpr std::memory_order derived = static_cast<std::memory_order>(-1);
 
 constexpr std::memory_order failure_of(std::memory_order success) noexcept {
@@ -53,8 +53,8 @@ constexpr std::memory_order failure_of(std::memory_order success) noexcept {
 
 /// Is the checker's replacement for std::atomic. T is an integer, bool, an enumeration, a pointer,
 /// or another trivially copyable type of at most eight bytes. The class has all operations of
-/// std::atomic, and those that T does not have do not compile. A report shows the source position
-/// of a call such as load(), but not the position of an operator such as ++.
+/// std::atomic. An operation that std::atomic<T> does not have does not compile. A report shows the
+/// source position of a call such as load(), but not the position of an operator such as ++.
 /// Requires: a body constructs and uses the object.
 template <class T> class atomic {
     using order = std::memory_order;

@@ -6,10 +6,10 @@
 /// Runs a small concurrent program in every way that C++20 allows, and checks each execution.
 ///
 /// The checked program is called a body. A body constructs objects, starts threads, and states
-/// conditions that must hold. The checker runs the body once for each execution that it explores,
-/// as thread 0. The body constructs all objects that its threads share. Such an object is a
-/// model::atomic, a model::var, or an instance of a template whose platform is model::platform. The
-/// template may be one of the library or one of the user.
+/// conditions that must hold. The checker runs the body once in each execution that it explores.
+/// The body is then thread 0. The body constructs all objects that its threads share. Such an
+/// object is a model::atomic, a model::var, or an instance of a template whose platform is
+/// model::platform. The template may be one of the library or one of the user.
 ///
 /// \code
 /// int main() {
@@ -74,9 +74,9 @@ void assume(bool holds) noexcept;
 /// Adds a text to the outcome of this execution, for outcomes().
 void record(std::string outcome);
 
-/// Sets the timer service of this execution, on which the time-outs and the stops of the library
-/// run. `timer_service` points to a bide::basic_timer_service<model::platform>. The body also
-/// starts a daemon() that calls run() of the service.
+/// Sets the timer service of this execution, which runs the time-outs and the stops of the library.
+/// `timer_service` points to a bide::basic_timer_service<model::platform>. The body also starts a
+/// daemon() that calls run() of the service.
 void use_service(void* timer_service) noexcept;
 
 /// Names an atomic in reports.
@@ -198,8 +198,8 @@ std::string stronger_orders(const verdict& found, const options& how, const body
 /// prints its report, the text of stronger_orders(), and how to replay the failure. Then calls the
 /// function of on_failure(). If the environment variable BIDE_MODEL_DOT names a file, writes the
 /// text of to_dot() to that file. The environment variable BIDE_MODEL_MUTANTS is a number of
-/// seconds. If it is set, and the exploration ends in this time without a failure, explores the
-/// body again for each memory order in the code, each time with only that order weakened.
+/// seconds. If it is set, and the exploration ends in this time without a failure, more
+/// explorations follow. Each of them weakens one of the memory orders in the code.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }

@@ -3,14 +3,13 @@
 #define BIDE_MODEL_MACHINE_HPP
 
 /// \file
-/// Simulates a machine of up to 256 processors on one: shows what threads that share memory would
-/// cost each other on a machine that is not at hand.
+/// Simulates, in one thread, a machine of up to 256 processors. Shows what threads that share
+/// memory would cost each other on a machine that the user does not have.
 ///
 /// Each simulated thread is a fiber with a clock of its own. The thread whose clock is earliest
 /// runs, so the steps of all threads happen in the order of their times. Memory consists of lines
-/// of 64 bytes. A line that another processor has changed must move to the processor that wants it,
-/// and the requests for one line are served one after the other. This is what makes contention
-/// expensive.
+/// of 64 bytes. A line that another processor has changed must move to the processor that wants it.
+/// The requests for one line are served one after the other. This makes contention expensive.
 ///
 /// \code
 /// bide::model::machine m(bide::model::two_socket_server(32));
@@ -30,9 +29,9 @@
 ///
 /// Not simulated: a cache has no size, so a processor loses a line only to a writer. A thread
 /// executes one step after the other, except that a store does not wait for its line. Memory orders
-/// have the effect and the price that they have on x86-64. What happens between two accesses takes
-/// no time, unless the thread calls compute(). README.md in this folder says how far to believe the
-/// results.
+/// have the effect and the cost that they have on x86-64. What happens between two accesses takes
+/// no time, unless the thread calls compute(). README.md in this folder says how exact the results
+/// are.
 
 #include <bide/core/config.hpp>
 
@@ -51,23 +50,23 @@ struct machine_numbers {
     unsigned sockets = 1; ///< The number of sockets.
     unsigned cores = 2;   ///< The number of processors in each socket.
     double hit = 0.4;     ///< An access to a line that the processor has.
-    double locked = 6.2;  ///< More, for a read-modify-write or a fence.
+    double locked = 6.2;  ///< In addition, for a read-modify-write or a fence.
     double within = 63;   ///< A line moves between two processors of a socket.
     double between = 63;  ///< A line moves between two sockets.
-    double shared = 5;    ///< A read of a line that others only read occupies the line so long.
+    double shared = 5;    ///< A read of a line that others only read too occupies it for this time.
     double sharer = 10;   ///< A write takes the line away from one processor that only reads.
     double pause = 11;    ///< The instruction with which a thread spins.
-    double clock = 18;    ///< A look at the clock.
+    double clock = 18;    ///< A read of the clock.
     double call = 105;    ///< A futex call that neither sleeps nor wakes.
-    double wake = 13'000; ///< More, for the caller, for each thread that it wakes.
-    double wake_delay = 15'500; ///< From the end of that call until the thread runs.
+    double wake = 13'000; ///< In addition, for each thread that the caller wakes.
+    double wake_delay = 15'500; ///< From the end of that call until the woken thread runs.
     double yield = 530;         ///< sched_yield(), or a switch between two threads of a processor.
     double barrier = 1'500;     ///< membarrier(2).
     double slice = 3'000'000;   ///< After this time, the next thread of the processor runs.
 };
 
 /// Returns the numbers of the virtual machine on which bide's benchmarks run: two processors of an
-/// AMD EPYC. Its wakes are slow, as those of virtual machines are.
+/// AMD EPYC. Its wakes are slow, which is typical of virtual machines.
 constexpr machine_numbers two_core_virtual() noexcept { return {}; }
 
 /// Returns the numbers of a server of bare metal with one socket. The times of moving lines are
@@ -85,7 +84,7 @@ constexpr machine_numbers one_socket_server(unsigned cores) noexcept {
     return n;
 }
 
-/// Returns the numbers of that server with two sockets of `cores` processors each.
+/// Returns the numbers of the same server, but with two sockets of `cores` processors each.
 constexpr machine_numbers two_socket_server(unsigned cores) noexcept {
     machine_numbers n = one_socket_server(cores);
     n.sockets = 2;
@@ -93,11 +92,11 @@ constexpr machine_numbers two_socket_server(unsigned cores) noexcept {
 }
 
 /// Runs simulated threads.
-/// Thread safety: one thread uses a machine, and the threads that it simulates.
+/// Thread safety: one thread of the program and the threads that it simulates may use a machine.
 class machine {
 public:
-    /// Constructs a machine without threads. Each step takes the time of `numbers`, more or less by
-    /// a random share of at most `jitter`. The same seed gives the same run.
+    /// Constructs a machine without threads. Each step takes the time in `numbers`, changed by a
+    /// random fraction of at most `jitter`. The same seed gives the same run.
     /// Throws: std::invalid_argument if the machine has no processor or more than 256.
     explicit machine(const machine_numbers& numbers, std::uint64_t seed = 1, double jitter = 0.05);
     /// Destroys the machine.
@@ -105,8 +104,8 @@ public:
     ~machine();
     machine& operator=(machine&&) = delete;
 
-    /// Adds a thread that calls run(). It runs on the processor `pinned` only, or on any processor.
-    /// A simulated thread may call this, too.
+    /// Adds a thread that calls run(). If `pinned` is given, the thread runs only on that
+    /// processor. A simulated thread may call this function, too.
     void start(std::function<void()> run, std::optional<unsigned> pinned = {});
 
     /// Runs all threads until they have returned.
@@ -148,29 +147,29 @@ public:
     enum class access {
         load,   ///< Waits for the line.
         store,  ///< Needs the line alone, but the thread does not wait for it.
-        modify, ///< Waits for earlier stores and for the line, which is then this processor's alone.
+        modify, ///< Waits for earlier stores and for the line, and then has the line alone.
     };
-    /// Accounts for an access to the line of `address`, which the caller makes when this call
-    /// returns. Other threads may run in this call.
+    /// Lets the time of an access to the line of `address` pass. Other threads may run in this
+    /// call. The caller makes the access after the return.
     void touch(const void* address, access how) noexcept;
 
     /// Waits until the stores of the calling thread are done.
     void fence() noexcept;
-    /// Is a fence with the price of membarrier(2).
+    /// Is a fence with the cost of membarrier(2).
     void barrier() noexcept;
     /// Is one pause of a thread that spins.
     void pause() noexcept;
     /// Lets the next thread of the processor run.
     void yield() noexcept;
-    /// Looks at the clock. Returns the time since the start of the machine.
+    /// Reads the clock. Returns the time since the start of the machine.
     std::int64_t now_ns() noexcept;
-    /// Sleeps until a wake of `word`, unless has_changed() returns true. Returns false if `until_ns`
-    /// comes first.
+    /// Sleeps until a wake of `word`. If has_changed() returns true, does not sleep. Returns false
+    /// if the time `until_ns` comes first.
     bool sleep(const void* word, const std::function<bool()>& has_changed, std::int64_t until_ns);
-    /// Wakes at most `count` threads that sleep on `word`, in the order in which they went to sleep.
+    /// Wakes at most `count` threads that sleep on `word`, in the order in which they fell asleep.
     void wake(const void* word, int count) noexcept;
-    /// Returns the object of the calling thread for `key`, which make() has made. drop() destroys it
-    /// with the machine.
+    /// Returns the calling thread's object for `key`. The first call makes it by make(). The
+    /// destructor of the machine destroys it by drop().
     void* local(const void* key, void* (*make)(), void (*drop)(void*));
 
 private:

@@ -105,7 +105,7 @@ template <int LockLooks> struct basic_platform {
 using platform = basic_platform<0>;
 
 /// A platform on which a waiter of a lock_bits, the library's internal lock, never sleeps. With
-/// this platform, a larger model has fewer executions by orders of magnitude. A separate model
+/// this platform, a large model has fewer executions by orders of magnitude. A separate model
 /// checks the sleep of lock_bits.
 using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
 

@@ -3,9 +3,9 @@
 #define BIDE_MODEL_SIMULATED_PLATFORM_HPP
 
 /// \file
-/// The platform of a simulated machine (core/platform.hpp says what a platform is). A template of
-/// the library or of the user that is instantiated with it runs on the threads of a model::machine.
-/// Its objects have the layout in memory that they have on the native platform.
+/// The platform of a simulated machine (core/platform.hpp says what a platform is). If a template
+/// of the library or of the user is instantiated with it, the code runs on the threads of a
+/// model::machine. Its objects have the layout in memory that they have on the native platform.
 
 #include <bide/core/platform.hpp>
 #include <bide/model/machine.hpp>
@@ -33,7 +33,7 @@ template <class T> class simulated_atomic {
 
 public:
     using value_type = T; ///< Names the type of the value.
-    /// Names the type of what is added.
+    /// Names the type of the operand of fetch_add().
     using difference_type = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_t, T>;
     /// Says that no lock is needed.
     static constexpr bool is_always_lock_free = true;
@@ -191,7 +191,7 @@ private:
 struct simulated_platform {
     /// Says that the program runs, and that no model checker explores it.
     static constexpr bool model = false;
-    /// Counts the reads of a held lock before its waiter sleeps.
+    /// Says how often a waiter reads a held lock before it sleeps.
     static constexpr int lock_looks = 5;
 
     /// Names the atomic type.

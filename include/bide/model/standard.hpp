@@ -116,7 +116,7 @@ private:
         const std::int64_t now = platform::now();
         return ns >= never - now ? never : now + ns;
     }
-    // Only the lock synchronises threads, not the sleep.
+    // The lock synchronises threads. The sleep synchronises nothing.
     template <class Lock> bool sleep(Lock& lock, std::int64_t end, int line, const char* file) {
         const std::uint32_t before = changes_.load(std::memory_order_relaxed, line, file);
         lock.unlock();

@@ -22,8 +22,8 @@ namespace detail {
 //
 // A thread changes the list of callbacks directly after a step on the atomic `list_`. No other
 // thread runs before the next step of that thread. So the list is plain memory, and each change of
-// the list is part of one step. The counts of a std::shared_ptr are not modelled: they take no
-// steps.
+// the list is a part of the step before it. The counts of a std::shared_ptr are not modelled: they
+// take no steps.
 //
 // The memory orders are the weakest that keep these promises of the standard:
 //   - The registration of a callback happens before the call of the callback.

@@ -19,8 +19,9 @@ namespace detail {
 // thread may then overtake the head. Each such unlock decrements `left`. If `left` is zero, the
 // next unlock hands the mutex to the head. If the head has woken and has failed to take the mutex,
 // it reads the clock. If max_overtake_time has passed since the head was first woken, the next
-// unlock also hands the mutex over. Coroutines, foreign wakers, cases of a select and waiters of a
-// condition_variable are always handed the mutex. They are never woken just to try to take it.
+// unlock also hands the mutex over. Coroutines, wakers of other libraries, cases of a select and
+// waiters of a condition_variable are always handed the mutex. They are never woken just to try to
+// take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -39,15 +40,15 @@ namespace detail {
 //     (if queued is zero, so are notified, handoff and left)
 //
 // Why the head is not forgotten: the mutex floats only while `notified` is set. Before the head
-// sleeps again, one CAS under the queue's lock either takes the mutex, if it is free, or clears
-// `notified`. If the CAS clears `notified`, the next unlock comes after the CAS. That unlock finds
+// sleeps again, it makes one CAS under the queue's lock. If the mutex is free, the CAS takes it. If
+// not, the CAS clears `notified`, and the next unlock comes after the CAS. That unlock finds
 // `notified` clear and wakes the head again. If the head is cancelled while the mutex floats, the
 // mutex is granted to the next waiter.
 //
-// If a waiter is a case of a select, the unlock claims the choice of the select before it grants
-// the mutex to the waiter. If the select has chosen another case, the unlock takes the waiter out
-// of the queue and continues with the next waiter. If there is no next waiter, the mutex becomes
-// free.
+// If a waiter is a case of a select, the unlock first claims the object that the cases share
+// (basic_choice). Then it grants the mutex to the waiter. If the select has chosen another case,
+// the unlock takes the waiter out of the queue and continues with the next waiter. If there is no
+// next waiter, the mutex becomes free.
 
 template <class Platform> class basic_adaptive_lock {
 public:
@@ -62,7 +63,7 @@ public:
     basic_adaptive_lock& operator=(basic_adaptive_lock&&) = delete;
 
     void require_no_waiters(const char* name, const void* object) noexcept {
-        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        // Order: relaxed; this only checks a precondition.
         if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
             lock_word::acquire(word_);
             queue_.fatal_destroyed(name, object);
@@ -72,7 +73,7 @@ public:
     // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
     bool take_free() noexcept {
         word expected = 0;
-        // Order: acquire [adaptive_mutex.unlock]; sees what was done under the mutex before.
+        // Order: acquire [adaptive_mutex.unlock]; the caller sees what earlier owners did.
         return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
                                              std::memory_order_relaxed);
     }
@@ -81,7 +82,7 @@ public:
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & taken) == 0) {
-            // Order: acquire [adaptive_mutex.unlock]; sees what was done under the mutex before.
+            // Order: acquire [adaptive_mutex.unlock]; the caller sees what earlier owners did.
             // Failure: look again.
             if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
@@ -127,8 +128,8 @@ public:
         withdraw(w);
         return true;
     }
-    // Waits until the wait of `w` is complete or `until` has passed. If an unlock wakes the waiter
-    // by rouse(), without granting it the mutex, the waiter tries to take the mutex before it
+    // Waits until the wait of `w` is complete or `until` has passed. An unlock may wake the waiter
+    // by rouse() and not grant it the mutex. The waiter then tries to take the mutex before it
     // sleeps again.
     bool await(node& w, deadline until) noexcept {
         std::int64_t since = 0; // the time at which `w` was first roused
@@ -152,15 +153,15 @@ public:
 
     // Decides by one CAS whether `w` has to wait. If it has to, enqueues `w` and returns waiting.
     // If not, returns the outcome, which the caller publishes.
-    // Requires: if the owner of `w` does not call await(), the amount of `w` is `handed`. An unlock
-    // always hands the mutex to such a waiter.
+    // Requires: if the owner of `w` does not call await(), the amount of `w` is `handed` (below).
+    // An unlock always hands the mutex to such a waiter.
     wait_status link(node& w) noexcept {
         word seen = lock_word::acquire(word_);
         for (;;) {
             const bool is_free = (seen & taken) == 0;
             const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
             const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
-            if (is_free && !w.claim()) { // its choice has selected another wait: not queued
+            if (is_free && !w.claim()) { // the select has chosen another case: not queued
                 lock_word::release(word_);
                 return wait_status::waiting;
             }
@@ -191,7 +192,8 @@ public:
     }
     static constexpr std::ptrdiff_t handed = 0;
 
-    // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
+    // The functions by which an operation waits for the mutex (core/wait_ops.hpp). lock_operation()
+    // adds the result.
     struct locking {
         basic_adaptive_lock& of;
 
@@ -204,7 +206,7 @@ public:
     };
     locking steps() noexcept { return {*this}; }
 
-    // For a condition_variable: the queue, and the amount that a waiter asks for in it.
+    // Used by a condition_variable: the queue of the mutex, and the amount that a waiter asks for.
     basic_adaptive_lock& waiters() noexcept { return *this; }
     static constexpr std::ptrdiff_t handed_amount() noexcept { return handed; }
 
@@ -218,8 +220,8 @@ private:
     static constexpr word handoff = 32;
     static constexpr word one_left = 256;
 
-    // Returns the word that is stored when the mutex is taken by a new owner. If there are waiters,
-    // `left` begins again at its maximum.
+    // Returns the word that a step stores when a new owner takes the mutex. If there are waiters,
+    // `left` in this word is max_overtakes.
     word taken_anew() const noexcept {
         return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
     }
@@ -238,16 +240,16 @@ private:
                 }
                 next -= one_left; // the head is awake and retries without a grant
             }
-            // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did. This
-            // step ignores the queue's lock, because the holder of that lock decides by a CAS,
-            // which sees this step. Failure: look again.
+            // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did.
+            // Another thread may hold the queue's lock. It changes the word by a CAS, which fails
+            // if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return;
             }
         }
         // This thread holds the mutex and now acquires the queue's lock. From then on, other
-        // threads change only one bit of the word: the lock's `parked` bit.
+        // threads change only the lock's `parked` bit, so the steps below may store the whole word.
         seen = lock_word::acquire(word_) & ~lock_word::both;
         if ((seen & queued) == 0) {
             lock_word::release_as(word_, 0);
@@ -266,8 +268,9 @@ private:
         }
         hand_over();
     }
-    // Hands the mutex to the first waiter whose choice, if it has one, is not decided. If there is
-    // none, frees the mutex. Releases the lock of the queue.
+    // Hands the mutex to the first waiter that can still take it, and releases the lock of the
+    // queue. A case of a select cannot take the mutex after the select has chosen another case. If
+    // no waiter can take the mutex, frees it.
     // Requires: the caller holds the mutex and the lock of the queue.
     void hand_over() noexcept {
         basic_wake_list<Platform> granted;
@@ -283,8 +286,8 @@ private:
         lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
         granted.publish(wait_status::granted);
     }
-    // Called when the head is awake. Tries to take the mutex for a bounded time. Returns true if
-    // the head has taken the mutex or was granted it.
+    // Called when the head is awake. Spins for a bounded time and tries to take the mutex. Returns
+    // true if the head has taken the mutex or was granted it.
     bool try_as_head(node& w) noexcept {
         bool mine = false;
         const bool over = basic_spin<Platform>::until([&]() noexcept {
@@ -297,8 +300,10 @@ private:
         }
         return over;
     }
-    // Called before the head sleeps again. If the mutex is free, takes it for the head. If the wait
-    // was decided, waits for its outcome. In both cases the head does not sleep.
+    // Called before the head sleeps again. If the wait is decided, waits until its outcome is
+    // published. If the mutex is free, takes it for the head. In these two cases the head does not
+    // sleep. If not, clears `notified`, so that the next unlock wakes the head. If `overdue` is
+    // true, that unlock hands the mutex over.
     void give_up_trying(node& w, bool overdue) noexcept {
         word seen = lock_word::acquire(word_);
         if (!w.is_queued()) {
@@ -312,8 +317,8 @@ private:
             if (!is_free) {
                 next = (seen & ~(notified | lock_word::both)) | (overdue ? handoff : word{0});
             }
-            // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
-            // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
+            // Order: acq_rel. Acquire [adaptive_mutex.unlock], if the step takes the mutex; release
+            // [lock_bits.release], if it releases the queue's lock. Failure: look again.
             if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                             std::memory_order_relaxed)) {
                 if (is_free) {
@@ -341,8 +346,8 @@ private:
             } else if (was_head) {
                 next = (next & taken) | (taken_anew() & ~taken);
             }
-            // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
-            // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
+            // Order: acq_rel. Acquire [adaptive_mutex.unlock], if the step takes the mutex; release
+            // [lock_bits.release], if it releases the queue's lock. Failure: look again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
                 continue;
@@ -378,10 +383,10 @@ private:
 
 /// A mutex for short sections that threads enter often. TimedLockable, not recursive. It is unfair:
 /// a thread that finds the mutex free takes it before the waiters do. Overtaking is bounded. The
-/// first waiter is overtaken at most max_overtakes times. If the first waiter wakes, fails to lock,
-/// and finds that max_overtake_time has passed since it was first woken, the next unlock() hands it
-/// the mutex. Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock()
-/// always hands it the mutex.
+/// first waiter is overtaken at most max_overtakes times. If it still fails to lock when
+/// max_overtake_time has passed after its first wakeup, the next unlock() hands it the mutex.
+/// Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock() always
+/// hands it the mutex.
 ///
 /// lock_operations has the functions that lock it: lock(), with a stop token or without,
 /// try_lock(), try_lock_for(), try_lock_until(), async_lock(). try_lock() locks it even if there

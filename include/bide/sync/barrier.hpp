@@ -40,9 +40,9 @@ namespace detail {
 // a step that does not change the count. The last arrival may store the whole word, because no
 // other arrival is allowed then.
 //
-// Last access. The step that begins the next phase is the last access of the last arrival to the
-// barrier. Each other arrival ends with its fetch_sub. If there are waiters, the last arrival takes
-// them out of the queue before that step, and wakes them after it, without an access to the
+// Last access. The last arrival does not access the barrier after the step that begins the next
+// phase. Each other arrival ends with its fetch_sub. If there are waiters, the last arrival takes
+// them out of the queue before that step. It wakes them after the step, without an access to the
 // barrier.
 
 template <class Platform> class basic_phase_gate {
@@ -84,7 +84,7 @@ public:
 
     // Lowers the number of arrivals that the later phases expect. Requires: the caller arrives
     // next.
-    // Order: relaxed; the arrival that follows publishes it [barrier.arrive].
+    // Order: relaxed; the arrival that follows publishes the number [barrier.arrive].
     void drop() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
 
     // Begins the next phase and lets every waiter through. Called once after the last arrival.
@@ -194,12 +194,11 @@ struct no_completion {
 /// token of the arrival, it may wait again.
 ///
 /// Memory order: what happens before each arrival of a phase happens before the call of the
-/// completion function. That call happens before each wait for the phase returns.
+/// completion function. That call happens before the return of each wait for the phase.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
-/// that let it through has not returned. Two kinds of calls must have returned before: a wait of
-/// another thread that has not queued its waiter yet, and a stop or a time-out that is just ending
-/// a wait.
+/// that let it through has not returned. A wait of another thread that has not queued its waiter
+/// yet must have returned before. So must a stop or a time-out that is just ending a wait.
 template <class Completion, class Platform> class barrier {
     using gate = detail::basic_phase_gate<Platform>;
     static_assert(std::is_nothrow_invocable_v<Completion&>,

@@ -6,8 +6,9 @@
 /// A reader-writer mutex for data that is read far more often than it is written.
 //
 // A shared_mutex counts its readers in one word, so its readers contend for one cache line. Here
-// each thread counts its reads in a slot, and each slot has its own cache lines. A writer ends this
-// bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
+// the mutex may be biased to readers: each thread then counts its reads in a slot, and each slot
+// has its own cache lines. A writer ends the bias. This is the biased locking of BRAVO (Dice and
+// Kogan, USENIX ATC 2019).
 
 #include <bide/sync/shared_mutex.hpp>
 
@@ -21,7 +22,7 @@ namespace detail {
 // loan ends before the first waiter that needs the lent permits is queued. It begins and ends under
 // the lock of the queue:
 //
-//   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
+//   loan, then a waiter    the waiter acquires the lock after the loan began, and ends the loan
 //   a waiter, then loan    the loan finds `queued`, and does not begin
 //
 // A waiter that ends the loan holds the lock until it is queued itself. If it released the lock
@@ -45,7 +46,7 @@ void basic_permit_queue<Platform>::lend(word n, Wanted&& wanted, Open&& open) no
     lock::release(word_);
 }
 
-// Ends the loan, if there is one. The permits that come back become free. Returns the new word.
+// If there is a loan, ends it. The permits that come back become free. Returns the new word.
 // Requires: the lock is held.
 template <class Platform>
 template <class Recall>
@@ -96,9 +97,10 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //     0     0    not biased; readers go to the queue
 //     0     n    never: one step clears both
 //
-// To enter, a reader adds one by a CAS, if the slot is open. To leave, it subtracts one by a CAS,
-// if the slot is open and its count is not zero. If not, it gives its permit to the queue. To
-// recall the loan, a writer exchanges each slot for zero. One word decides each race [biased.slot]:
+// To enter, a reader adds one by a CAS that succeeds only if the slot is open. To leave, it
+// subtracts one by a CAS. If the slot is not open or its count is zero, the reader gives its permit
+// to the queue. To recall the loan, a writer exchanges each slot for zero. One word decides each
+// race [biased.slot]:
 //
 //   enter, then recall    the recall counts the reader, whose permit stays taken
 //   recall, then enter    the CAS fails, and the reader goes to the queue, behind the writer
@@ -122,8 +124,8 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // time in proportion to the cost of the last recall.)
 
 // The number of the calling thread. Threads are numbered from 1 on, in the order of their first
-// reads. A coroutine that has a reference to this object does not use it after its next suspension
-// point.
+// reads. A coroutine does not use a reference to this object after a suspension, because it may
+// resume on another thread.
 struct BIDE_SHARED reader_number {
     std::uint32_t value = 0; // 0: not assigned
 };
@@ -175,9 +177,9 @@ public:
     }
     bool cancel(node& w, wait_status why) noexcept { return permits_.cancel(w, why); }
 
-    // How a reader takes one permit, and how a writer takes all. This type is also the steps of an
-    // operation (core/wait_ops.hpp). A writer queues through the functions above, which end the
-    // bias; a reader queues in the queue itself.
+    // How a reader takes one permit, and how a writer takes all. This type also has the functions
+    // by which an operation waits (core/wait_ops.hpp). The functions above queue a writer, and end
+    // the bias. A reader is queued in `permits_` directly.
     template <bool Writes> struct mode {
         basic_biased_permits& from;
         static constexpr std::ptrdiff_t amount = Writes ? all : 1;
@@ -290,7 +292,8 @@ private:
         return true;
     }
 
-    // Called under the lock of the queue, with the permits of the loan.
+    // Opens the slots. Called under the lock of the queue, after the permits of the loan were
+    // taken.
     void open_slots() noexcept {
         for (slot& s : slots_) {
             // Order: release [biased.slot]; a reader sees what earlier holders of these permits did
@@ -314,14 +317,15 @@ private:
         }
         word left = static_cast<word>(lent);
         for (slot& s : slots_) {
-            // Order: acquire [biased.slot]; sees what the readers did that have left by this slot.
+            // Order: acquire [biased.slot]; this thread sees what readers did before they left by
+            // this slot.
             left -= s.readers.exchange(0, std::memory_order_acquire) / one;
         }
         return left;
     }
 
     alignas(cache_line_pair) queue permits_;
-    atomic reads_{0}; // reads that found it free since it was last biased
+    atomic reads_{0}; // reads without a wait after the bias has ended
     typename Platform::template var<bool> biased_{true};
     slot slots_[Slots];
 };
@@ -348,7 +352,7 @@ private:
 /// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
 /// unlock(), each of these with _shared, and unlock_and_lock_shared(). Each function that locks it
 /// exclusively ends the bias; try_lock() does so even if it returns false. While the mutex is
-/// biased, unlock_shared() may not detect that the mutex is not locked. Then a later unlock()
+/// biased, unlock_shared() may fail to detect that the mutex is not locked. Then a later unlock()
 /// terminates.
 template <class Platform, unsigned Slots>
 class basic_biased_shared_mutex

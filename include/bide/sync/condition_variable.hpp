@@ -32,7 +32,7 @@ struct condition_access {
     }
 };
 
-// A type-erased lock. It knows the queue in which a waiter waits for the lock.
+// A type-erased lock, with the queue in which a waiter waits for the lock.
 template <class Platform> class condition_lock {
 public:
     using node = basic_waiter<Platform>;
@@ -86,7 +86,8 @@ private:
 // The queue of a condition_variable. A notification does not wake the waiter: it moves the node of
 // the waiter to the queue of the mutex. The unlock that reaches the node there wakes the waiter as
 // the owner of the mutex. A stop and a time-out also move the node, because every wait returns with
-// the lock held. (Linux's requeue does this for futexes: Drepper, "Futexes Are Tricky", section 8.)
+// the mutex locked. (Linux's requeue does this for futexes: Drepper, "Futexes Are Tricky", section
+// 8.)
 //
 //   stage of a wait                        the node is in
 //   waits                                  this queue, or no queue yet
@@ -157,7 +158,7 @@ public:
     basic_condition_queue& operator=(basic_condition_queue&&) = delete;
 
     void require_no_waiters() noexcept {
-        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        // Order: relaxed; this only checks a precondition.
         if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
             lock::acquire(word_);
             queue_.fatal_destroyed("condition_variable", this);
@@ -188,7 +189,7 @@ public:
 
     void notify_one() noexcept {
         // Order: relaxed; a waiter that this notification must reach has queued its node and then
-        // unlocked the mutex. This thread has locked the mutex since then, so it sees the node.
+        // unlocked the mutex. This thread has locked the mutex after that, so it sees `queued`.
         if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
             return;
         }
@@ -205,8 +206,8 @@ public:
         granted.publish(wait_status::granted);
     }
     void notify_all() noexcept {
-        // Order: relaxed; as in notify_one(), this thread has locked the mutex since a waiter
-        // unlocked it.
+        // Order: relaxed; as in notify_one(): this thread has locked the mutex after the waiters
+        // unlocked it, so it sees `queued`.
         if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
             return;
         }
@@ -225,13 +226,13 @@ public:
         granted.publish(wait_status::granted);
     }
 
-    // If `why` is a stop or a time-out: ends the wait for a notification, and moves `w` to the
+    // If `why` is a stop or a time-out, ends the wait for a notification, and moves `w` to the
     // queue of its mutex. If `w` is not queued yet, a later enqueue() completes it with `why`. If
-    // the wait for a notification has ended already, does nothing. Always returns false, because
-    // the owner must still lock its mutex.
-    // If `why` is wait_status::destroyed, which means that the coroutine is destroyed: takes `w`
-    // out of its queue, which is this queue or the queue of the mutex. Returns false if `w` is in
-    // no queue.
+    // the wait for a notification has ended before, does nothing. In these cases the result is
+    // false, because the owner must still lock its mutex.
+    // If `why` is wait_status::destroyed, the coroutine is destroyed. The call takes `w` out of
+    // this queue or out of the queue of the mutex, and returns true. If `w` is in no queue, it
+    // returns false.
     bool cancel(node& w, place& of, wait_status why) noexcept {
         const bool destroys = why == wait_status::destroyed;
         // Order: relaxed; the stage changes only once. After that, *this may be destroyed.
@@ -314,7 +315,7 @@ template <class Platform> struct condition_payload {
     detail::retry_on_grant<Platform> retry;
 };
 
-// The predicate of a wait that has none.
+// Stands for the predicate of a wait without a predicate.
 struct unconditional {};
 
 template <class Predicate>
@@ -352,13 +353,13 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// to wait; terminates otherwise.
 ///
 /// A wait cannot be a case of a select: if another case happened, the mutex would have to be locked
-/// again. A foreign waker cannot wait either, because it cannot lock a mutex. In these cases, use a
-/// notify.
+/// again. A waker of another library cannot wait either, because it cannot lock a mutex. In these
+/// cases, use a notify.
 ///
-/// Destroys: when all waiters were notified, the condition_variable may be destroyed, even if
-/// waiters still wait for the mutex, and even if the notification of the last waiter has not
-/// returned. Every other notification, and a stop or a time-out that is just ending a wait, must
-/// have returned before.
+/// Destroys: when all waiters were notified, the condition_variable may be destroyed. Waiters may
+/// still wait for the mutex, and the notification of the last waiter need not have returned. Every
+/// other notification, and a stop or a time-out that is just ending a wait, must have returned
+/// before.
 template <class Platform> class basic_condition_variable {
     using queue = detail::basic_condition_queue<Platform>;
     using node = basic_waiter<Platform>;
@@ -407,15 +408,15 @@ public:
     }
 
     /// Waits as wait() does, unless a stop is requested first.
-    /// Returns: errc::stopped if a stop ended the wait. With a predicate, only if `predicate()`
-    /// then returned false.
+    /// Returns: errc::stopped if a stop ended the wait. With a predicate, returns this error only
+    /// if `predicate()` then returned false.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate = {}) {
         return result_of(wait_by(lock, predicate, token));
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
-    /// Returns: errc::timeout or errc::stopped if one of these ended the wait. With a predicate,
-    /// only if `predicate()` then returned false.
+    /// Returns: errc::timeout or errc::stopped if the time-out or the stop ended the wait. With a
+    /// predicate, returns such an error only if `predicate()` then returned false.
     template <class Lock, detail::condition Predicate = detail::unconditional>
     result<void> wait_for(Lock& lock, typename Platform::stop_token token, deadline::from_now rest,
                           Predicate predicate = {}) {
@@ -454,8 +455,8 @@ private:
         }
     }
 
-    // The wait of a thread, for thread_wait. It is granted when the thread has the mutex again. It
-    // fills one cache line: the notifier reads and writes it.
+    // The wait of a thread, for thread_wait. The wait is granted when the thread has the mutex
+    // again. This object fills one cache line, which the notifier reads and writes.
     template <class Lock> struct alignas(64) thread {
         queue& at;
         Lock& lock;

@@ -12,17 +12,17 @@ namespace bide { inline namespace BIDE_ABI {
 /// wait, until reset(). If set() lets a waiter through, a later reset() does not change that.
 ///
 /// Memory order: what happens before set() happens before the return of each later reset(), and of
-/// each wait that this set() lets through. This also holds if the event was set already. So a
-/// consumer that resets the event, then looks for items, and waits if it finds none, misses no item
-/// that was stored before a set(). This holds for any number of producers and consumers.
+/// each wait that this set() lets through. This also holds if the event was set already. Suppose
+/// that a consumer resets the event, then looks for items, and waits if it finds none. It misses no
+/// item that was stored before a set(). This holds for any number of producers and consumers.
 ///
-/// Destroys: a waiter that was let through, or saw the event set, may destroy it at once, even if
-/// the set() that changed it from unset to set has not returned. Before the destruction, every
-/// other set() and every reset() must have returned, because a set() that finds the event set
+/// Destroys: a waiter that was let through, or saw the event set, may destroy the event at once.
+/// The set() that changed it from unset to set need not have returned. Before the destruction,
+/// every other set() and every reset() must have returned, because a set() that finds the event set
 /// accesses the event until it returns. If there are several setters, a waiter cannot tell which of
-/// them let it through. Two more kinds of calls must have returned: each wait() that has not queued
-/// its waiter yet, and each stop or time-out that is just ending a wait. A waiter that was taken
-/// out of the queue no longer accesses the event.
+/// them let it through. Each wait() that has not queued its waiter yet must have returned, too. So
+/// must each stop or time-out that is just ending a wait. A waiter that was taken out of the queue
+/// no longer accesses the event.
 template <class Platform> class basic_event {
 public:
     /// Constructs an event that is not set.
@@ -52,9 +52,9 @@ public:
     void reset() noexcept { gate_.shut(); }
 
     /// Returns true if the event is set.
-    /// Memory order: if the result is true, what happens before the set() that has set the event
-    /// happens before the return. This does not hold for a later set() that finds the event set
-    /// already.
+    /// Memory order: if the result is true, what happens before the set() that changed it from
+    /// unset to set happens before the return. This does not hold for a later set() that finds the
+    /// event set already.
     bool is_set() const noexcept { return gate_.is_open(); }
 
     /// Waits for the event to be set.

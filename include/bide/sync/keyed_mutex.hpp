@@ -249,8 +249,9 @@ public:
     /// Holds the lock of a key.
     using key_lock = basic_key_lock<Key, Platform>;
 
-    /// Constructs a mutex for each key. Keys in different shards are found without contention. The
-    /// number of shards is `shards` rounded up to a power of two, and 4,096 at most.
+    /// Constructs a keyed_mutex without keys in use. Keys in different shards are found without
+    /// contention. The number of shards is `shards` rounded up to a power of two, and 4,096 at
+    /// most.
     /// Throws: std::bad_alloc.
     explicit keyed_mutex(std::size_t shards = 16, Hash hash = Hash(), Equal equal = Equal())
         : hash_(std::move(hash)), equal_(std::move(equal)) {

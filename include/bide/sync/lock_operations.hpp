@@ -7,7 +7,8 @@
 /// stop token, and one for coroutines.
 //
 // A mutex derives from lock_operations, or from shared_lock_operations (shared_mutex.hpp). Its
-// private function exclusive(), and shared() for readers, returns an object with these functions:
+// private function exclusive() returns an object with the functions below; shared() returns one for
+// readers:
 //
 //   bool take_free() noexcept;                      locks by a CAS that expects the usual free
 //                                                   state
@@ -35,14 +36,14 @@ struct condition_access; // condition_variable.hpp
 
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
 
-// Makes the result of a lock with a stop token.
+// Makes the result of a lock function that takes a stop token.
 template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) noexcept {
     using answer = result_on<void, Platform>;
     return is_locked ? answer() : answer(unexpect_t(), errc_of(wait_status::stopped));
 }
 
-// The operation of a coroutine that locks a mutex. Steps are the steps of the wait
-// (core/wait_ops.hpp). When the mutex is locked, lock() makes the lock object.
+// The operation of a coroutine that locks a mutex. Steps has the functions of the wait
+// (core/wait_ops.hpp), except collect(). When the mutex is locked, lock() makes the lock object.
 template <class Steps, class Lock> struct lock_wait : Steps {
     Lock lock;
 
@@ -91,7 +92,7 @@ template <class Platform> struct permit_mode {
         return of.give(most, most);
     }
 
-    // For a condition_variable: the queue, and the amount that a waiter asks for in it.
+    // Used by a condition_variable: the queue of the mutex, and the amount that a waiter asks for.
     queue& waiters() const noexcept { return of; }
     std::ptrdiff_t handed_amount() const noexcept { return amount; }
 };
@@ -144,9 +145,9 @@ public:
         return async_lock_as(
             [this]() noexcept { return std::unique_lock<Mutex>(self(), std::adopt_lock); });
     }
-    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
-    /// large as a pointer.
+    /// Does the same as async_lock(), but with another result, for wrappers of the mutex. `make` is
+    /// called when the mutex is locked, and returns the result. `make` is copied bytewise, and is
+    /// at most as large as a pointer.
     template <class Make>
     basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
         return detail::lock_operation<Platform>(self().exclusive().steps(), make);

@@ -25,26 +25,26 @@ namespace detail {
 //     1      1      never: a permit is stored only if there is no waiter
 //
 // A waiter decides to wait by one CAS (pass_or_queue). If there are no waiters, a notification
-// changes the same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues
-// and then checks a condition, and a thread that makes the condition true and then notifies:
+// changes the same word, or writes it back unchanged [notify.notify]. Suppose that a waiter enters
+// the queue and then checks a condition. Another thread makes the condition true and then notifies:
 //
 //   notify, then queue    the waiter's check sees what was done before the notification
 //   queue, then notify    the notification finds the waiter
 //
-// A listener may be enabled before it waits. It then has a node of another kind in the queue, which
-// is called a seat. A notification that takes a seat out of the queue marks the seat as notified,
-// and wakes no thread. When the owner of the seat waits, the node of the wait takes the place of
-// the seat in the queue. If the seat was notified before, the wait ends at once and the seat is
-// free. If the wait ends without a notification, the seat returns to its place in the queue. So
-// only a notification uses a seat up. The states of a seat:
+// A listener that is enabled has a place in the queue before its wait begins. This place is a node
+// of another kind, which is called a seat. A notification that takes a seat out of the queue marks
+// the seat as notified, and wakes no thread. When the owner of the seat waits, the node of the wait
+// takes the place of the seat in the queue. If the seat was notified before, the wait ends at once
+// and the seat is free. If the wait ends without a notification, the seat returns to its place in
+// the queue. So only a notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
 //   held   the seat is in the queue, or is marked as notified
 //   lent   the node of a wait has the place of the seat, or was notified there. `missing` of that
 //          node is the address of the seat
 //
-// A wait in the place of a seat may be a case of a select. If the select has already selected
-// another case, a notification of this wait marks the seat instead.
+// A wait in the place of a seat may be a case of a select. If the select has chosen another case
+// before, a notification that reaches this wait marks the seat instead.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -82,8 +82,8 @@ public:
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & stored) != 0) {
             // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-            // stored. This step ignores the lock, because the holder of the lock decides by a CAS,
-            // which sees this step. Failure: look again.
+            // stored. Another thread may hold the lock. It changes the word by a CAS, which fails
+            // if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -192,7 +192,7 @@ public:
         }
         lock::release(word_);
         if (notification != wait_status::waiting) {
-            if (!w.claim()) { // its choice has selected another wait: the seat stays notified
+            if (!w.claim()) { // the select has chosen another case: the seat stays notified
                 return wait_status::waiting;
             }
             s.state_ = seat::state::free;
@@ -229,8 +229,8 @@ private:
         lock::release_as(word_, queue_.empty() ? if_empty : queued);
     }
     // If there are no waiters, sets the bits of `next` in the word and returns true. If there are
-    // waiters, acquires the lock and returns false. The waiter that takes the permit, and each
-    // waiter that queues later, sees what was done before [notify.notify].
+    // waiters, acquires the lock and returns false. By [notify.notify], the waiter that takes the
+    // permit and each waiter that is queued later see what came before this call.
     bool notify_none(word next) noexcept {
         const auto with_next = [next](word before) noexcept { return before | next; };
         return (entry::change_or_lock(word_, with_next) & queued) == 0;
@@ -285,8 +285,8 @@ private:
 /// \endcode
 ///
 /// Memory order: what happens before a notification happens before the return of the waits that it
-/// lets through, of each wait that begins later, and of each later enable() or constructor of a
-/// listener.
+/// lets through and of each later wait. It also happens before the return of each later enable() or
+/// constructor of a listener.
 ///
 /// Cancellation: if a coroutine that notify_one() has let through is destroyed before it resumes,
 /// the notification goes to the next waiter, or is stored. A notification by notify_all() is
@@ -373,12 +373,12 @@ private:
 };
 
 /// Reserves a place in the queue before the wait begins. While the listener is enabled, a
-/// notification treats it as a waiter: notify_all() notifies it, and notify_one() notifies it if it
-/// is the first in the queue. If a wait of the listener is notified, the listener is used up: it
-/// has no place in the queue any more. The next wait then begins like a wait of the notify, unless
-/// enable() is called before. If a wait ends by a time-out, by a stop, by another case of the same
-/// select, or by a try_select() that finds nothing, the listener stays enabled and keeps its place.
-/// A listener is for one thread or coroutine.
+/// notification treats it as a waiter. notify_all() notifies it. If it is the first in the queue,
+/// notify_one() notifies it. If a wait of the listener is notified, the listener is used up: it has
+/// no place in the queue any more. The next wait then begins like a wait of the notify, unless
+/// enable() is called before. If a wait ends without a notification, the listener stays enabled and
+/// keeps its place. Such a wait ends by a time-out, by a stop, by another case of its select, or by
+/// a try_select() that finds nothing. A listener is for one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.

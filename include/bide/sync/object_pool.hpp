@@ -183,8 +183,8 @@ private:
     var<bool> closed_{false};
 };
 
-// The steps of a caller that has a permit of an object_pool and needs an object, and the callables
-// of the pool. If a callable throws, the object is destroyed and the permit is given back.
+// Next come the callables of a pool, and what a caller with a permit does to get an object. If a
+// callable throws, the object is destroyed and the permit is given back.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {
@@ -216,7 +216,7 @@ struct always_good {
     template <class T> bool operator()(const T&) const noexcept { return true; }
 };
 
-// A permit of a pool, and an object if it has found or made one.
+// Holds a permit of a pool. After the caller has found or made an object, holds the object, too.
 template <class T, class Platform> class object_place {
     using pool = object_pool<T, Platform>;
     using object = pooled_object<T, Platform>;
@@ -409,7 +409,7 @@ public:
 
     object_pool& operator=(object_pool&&) = delete;
 
-    /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
+    /// Borrows an object. If none is idle and fewer than the limit exist, makes one.
     /// Blocks: until an object is idle or may be made, and every earlier waiter was served.
     /// Throws: closed_error if the pool is closed; what the callables throw.
     lease acquire() { return std::move(lend(wait(deadline::never())).value()); }
@@ -417,7 +417,8 @@ public:
     /// Borrows an object as acquire() does, if that needs no wait for another caller.
     /// Throws: what the callables throw.
     /// Returns: the object, or nothing. It returns nothing if the pool is closed, if callers wait,
-    /// or if the number of callers that have, make or destroy an object has reached the limit.
+    /// or if the limit is reached. Callers that have, make or destroy an object count towards the
+    /// limit.
     lease try_acquire() { return or_nothing(lend(wait(deadline::poll()))); }
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
@@ -526,7 +527,7 @@ private:
         return mine.lend();
     }
 
-    // Gives the permit back last, as idle_objects requires.
+    // Gives the permit back last, because a caller needs one to return or destroy an object.
     void take_back(object& returned) noexcept {
         const std::int64_t now = idle_.now();
         if (idle_.put(returned, now)) {

@@ -121,8 +121,8 @@ private:
 /// earlier mutexes meanwhile. So other waiters do not starve it. The mutexes are locked in the
 /// order of their addresses.
 ///
-/// Requires: every other thread that waits for one of the mutexes while it holds another one locks
-/// them in the order of their addresses, too. All functions and classes of this header do so. A
+/// Requires: if another thread holds one of the mutexes and waits for another one, it also locks
+/// them in the order of their addresses. All functions and classes of this header do so. A
 /// scoped_lock cannot be a case of a select, because it waits for several mutexes one after the
 /// other.
 template <detail::lockable... M> class [[nodiscard("name it")]] scoped_lock {
@@ -180,7 +180,7 @@ public:
     /// Takes over the mutexes that `what` has locked.
     explicit scoped_lock(detail::lock_set<M...>&& what) noexcept : set_(std::move(what)) {}
 
-    /// Takes over the mutexes of `other`, which has locked none then.
+    /// Takes over the mutexes of `other`, which then holds none.
     scoped_lock(scoped_lock&& other) noexcept = default;
     /// Unlocks its mutexes and takes over those of `other`.
     scoped_lock& operator=(scoped_lock&& other) noexcept = default;

@@ -286,10 +286,11 @@ public:
         return permits_.enqueue(w.node_) != wait_status::waiting;
     }
 
-    /// Cancels the wait of `w`.
+    /// Cancels the wait of `w`. If `w` was granted a part of its permits, that part goes to the
+    /// waiters behind `w`.
     /// Returns: true if this call has ended the wait, or if `w` did not wait. Then the waker of `w`
-    /// does not run. If `w` was granted a part of its permits, that part goes to the waiters behind
-    /// `w`. False if `w` is complete already; if `w` was granted, the caller owns the permits.
+    /// does not run. False if `w` is complete already; if `w` was granted, the caller owns the
+    /// permits.
     /// Blocks: if a release on another thread has granted `w` and still runs the wakers of earlier
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
     /// the call does not block, and the waker of `w` does not run.

@@ -19,10 +19,10 @@ namespace detail {
 
 // A reader that upgrades to a writer waits in front of all other waiters of the permit queue. The
 // reader keeps its permits while it waits for the other permits. If a writer were in front of it,
-// the writer could already have some of these other permits, and would wait for the permits of the
-// reader. That would be a deadlock. So the upgrade goes to the front of the queue, and gets the
-// permits that the first waiter was granted so far. If the upgrade is cancelled, these permits go
-// back to the first waiter.
+// the writer could already have some of these other permits. The writer would then wait for the
+// permits of the reader, and the reader for those of the writer: a deadlock. So the upgrade goes to
+// the front of the queue, and gets the permits that the first waiter was granted so far. If the
+// upgrade is cancelled, these permits go back to the first waiter.
 
 // If enough permits are free or granted to the first waiter, grants them to `w`. If not, enqueues
 // `w` in front of all other waiters. Returns the status of `w`.
@@ -48,8 +48,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
         next =
             free >= need ? (seen - need * one) & ~lock::both : queued | one | (seen & lock::both);
         // Order: acquire [permit.release]; the caller sees what was done before the permits were
-        // released. If the step releases the lock, nothing was read or written under the lock.
-        // Failure: look again.
+        // released. No release order is needed for the lock, because this call has accessed nothing
+        // under it. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             if (free >= need) {
@@ -73,7 +73,7 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     return wait_status::waiting;
 }
 
-// How an upgrade waits: before all other waiters. upgrade() of a thread passes it to thread_wait.
+// How an upgrade waits: in front of all other waiters. upgrade() passes this type to thread_wait.
 // async_upgrade() passes it to lock_operation(), which adds the result (core/wait_ops.hpp).
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
@@ -110,8 +110,9 @@ private:
 
 } // namespace detail
 
-/// Locks a Mutex exclusively or shared. The functions are those of SharedTimedLockable, two that
-/// take a stop token, two for coroutines, and one that turns an exclusive lock into a shared one.
+/// Locks a Mutex exclusively or shared. The functions are those of SharedTimedLockable, and two
+/// that take a stop token. There are two for coroutines, and one that turns an exclusive lock into
+/// a shared one.
 template <class Mutex, class Platform>
 class shared_lock_operations : public lock_operations<Mutex, Platform> {
 public:

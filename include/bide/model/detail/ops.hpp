@@ -3,8 +3,8 @@
 #define BIDE_MODEL_DETAIL_OPS_HPP
 
 // The operations of the modelled machine, which model::platform calls. Most operations are steps of
-// the calling thread: the thread gives control to the checker, and the checker decides which thread
-// makes its step next, and what that step does. An access of plain data is not a step.
+// the calling thread. Before a step, the thread gives control to the checker. The checker decides
+// which thread makes its step next, and what the step does. An access of plain data is not a step.
 
 #include <bide/core/platform.hpp>
 

@@ -216,7 +216,7 @@ struct exploration {
     bool only_consistent = false;  // failures without a sequentially consistent order are ignored
     std::function<void(execution&)> failed{}; // is called with the execution that failed
 
-    // Calls `goes_on` after each execution. If it returns false, the exploration ends.
+    // Calls goes_on() after each execution. If goes_on() returns false, the exploration ends.
     verdict with(search& s, const std::function<bool(const verdict&)>& goes_on = {}) const {
         if (execution* const outer = execution::current(); outer != nullptr) {
             outer->fail_now(failure::terminated, "a body explores another one");

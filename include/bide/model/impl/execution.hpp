@@ -3,8 +3,8 @@
 #define BIDE_MODEL_IMPL_EXECUTION_HPP
 
 // Runs one execution of a body. Each thread of the body has a fiber. Before each step, a thread
-// announces the step (struct request). A search then decides which thread makes its announced step
-// next, and which of the possible outcomes the step has (struct outcome).
+// announces the step: it stores a description (struct request). A search then decides which thread
+// makes its announced step next, and which of the possible outcomes the step has (struct outcome).
 
 #include <bide/model/check.hpp>
 #include <bide/model/impl/fiber.hpp>
@@ -40,9 +40,9 @@ inline bits without(bits line, int thread) {
 
 inline bool contains(bits line, int thread) { return without(line, thread) != line; }
 
-// A read that a thread has announced. execution::find_loop() uses it to detect a loop that waits.
-// Since this read, the thread has made only steps that change nothing: it has read the same values
-// as before, or has written values that were there already.
+// A read that a thread has announced (model_thread::wants). execution::find_loop() uses it to
+// detect a loop that waits. After this read, the thread has made only steps that change nothing: it
+// has read the same values as before, or has written values that were there already.
 struct look {
     site where{};
     int object = -1;
@@ -172,7 +172,7 @@ public:
     thread_names* names = &own_names_; // several searches of one body may share them
     // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then two
     // read-modify-writes may read the same store, although only one can place its write directly
-    // behind it. A thread that pauses then makes no further step.
+    // behind that store. A thread that pauses then makes no further step.
     bool explores_graphs = false;
     std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
     double explored = -1;         // the part that is done, from 0 to 1; negative: not known
@@ -299,8 +299,8 @@ public:
     }
     // Called when the next recorded step is one of thread `n`. If that thread can make a step,
     // returns `n`. If not, fails with the text `why`, and returns -1. A thread that find_loop() has
-    // paused continues: the recorded execution did not find the loop, and the difference comes only
-    // from writes of another thread to the stack of this thread.
+    // paused continues, because the recorded execution did not find the loop. The difference comes
+    // only from writes of another thread to the stack of this thread.
     int repeated(int n, const char* why = does_not_repeat) {
         if (n < 0 || n >= threads()) {
             return not_repeated(why);
@@ -428,7 +428,7 @@ public:
 
     void* service = nullptr;
     // The bytes that watch() has seen, each of which is a plain object. The heap does not use freed
-    // memory again in the same execution.
+    // memory again in the same execution, so an address identifies one byte.
     std::unordered_map<std::uintptr_t, int> watched;
 
     // For changed orders (weakening): the orders that executions have used, and the changes.
@@ -465,8 +465,8 @@ private:
         std::abort();
     }
 
-    // Starts thread `t`. Another thread whose knowledge is `from` and whose time is `now` has
-    // started it.
+    // Starts thread `t`. Another thread has started it. `from` is the knowledge of that thread, and
+    // `now` is its time.
     void start(int t, const view& from, std::int64_t now) {
         model_thread& x = thread(t);
         x.knows = {.hb = from.hb, .causes = from.causes, .thread = t};
@@ -525,11 +525,10 @@ private:
         return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
     }
     // Detects a loop in which a thread waits for another thread. Such a loop reaches the same read
-    // again, with the same registers and the same stack. Since the previous round, the thread has
-    // only read the same values as before, or written values that were there already. The loop
-    // would repeat until a value that it reads changes. So the thread is treated as if it had
-    // called pause(). A loop that counts its rounds is not detected, because the stack differs in
-    // each round.
+    // again, with the same registers and the same stack. In between, the thread has only read the
+    // same values as before, or written values that were there already. The loop would repeat until
+    // a value that it reads changes. So the thread is treated as if it had called pause(). A loop
+    // that counts its rounds is not detected, because the stack differs in each round.
     void find_loop(model_thread& t) {
         const request& r = t.wants;
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r))) {
@@ -725,9 +724,9 @@ private:
                                [&](int m) { return !memory_.msg(m).repeats; });
         });
     }
-    // Returns true if `message` is the message of `object` that the thread read last, or if all
-    // later messages up to and including `message` were made by read-modify-writes that kept the
-    // value. If `looked` has no message of the object, returns true, too.
+    // Returns true if `message` is the message of `object` that the thread read last. Also returns
+    // true if only read-modify-writes that kept the value made the later messages up to `message`.
+    // If `looked` has no message of the object, returns true, too.
     bool saw_same(const model_thread& t, int object, int message) const {
         for (const auto& [o, last] : t.looked) {
             if (o == object) {

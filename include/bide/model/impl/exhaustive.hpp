@@ -218,11 +218,12 @@ public:
         ++at_;
     }
 
-    // Called for the second half of a read-modify-write if another read-modify-write has read the
-    // same store, and has placed its write directly behind that store. Adds the branches in which
-    // the write of thread `t` comes first. Returns true if the other threads continue. They
-    // continue if the thread has read another object between the two halves, because that read may
-    // still read a store that is added later. A futex call reads its word there.
+    // Called for the second half of a read-modify-write of thread `t`. Another read-modify-write
+    // has read the same store, and has placed its write directly behind that store. Adds the
+    // branches in which the write of thread `t` comes first. Returns true if the other threads
+    // continue. They continue if the thread has read another object between the two halves, because
+    // that read may still read a store that is added later. For example, a futex call reads its
+    // word there.
     bool stuck(execution& x, int t) override {
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;
@@ -356,8 +357,8 @@ private:
         });
     }
 
-    // Returns true if `e` is maximally added (see the head of this file) in the graph that contains
-    // only the events up to `e` and the events of `kept`.
+    // Considers the graph of only the events up to `e` and the events of `kept`. Returns true if
+    // `e` is maximally added there (see the head of this file).
     bool is_maximal(const memory& m, const event& e, const clock& kept) const {
         if (e.what == event::kind::choice) {
             return e.pick == 0;

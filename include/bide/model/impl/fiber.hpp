@@ -16,9 +16,9 @@
 #include <cxxabi.h>
 #endif
 
-// bide_model_switch(save, load): pushes the callee-saved registers, stores the stack pointer in
-// *save, sets the stack pointer to `load`, pops the registers and returns. restart() prepares a new
-// stack so that the first switch to it returns to the beginning of fiber::enter().
+// bide_model_switch(save, load): pushes the callee-saved registers and stores the stack pointer in
+// *save. Then sets the stack pointer to `load`, pops the registers and returns. restart() prepares
+// a new stack so that the first switch to it returns to the beginning of fiber::enter().
 #if defined(__x86_64__)
 asm(R"(
 .text

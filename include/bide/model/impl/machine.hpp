@@ -45,8 +45,8 @@ struct machine::state {
         // For each processor that has lost the line: when the line leaves it.
         std::unordered_map<unsigned, picoseconds> leaves;
         processor_set sharers, seen;
-        picoseconds busy = 0;    // until then it serves other requests
-        picoseconds arrives = 0; // when a line that was fetched ahead is here
+        picoseconds busy = 0;    // until this time, the line serves other requests
+        picoseconds arrives = 0; // when a line that was fetched ahead arrives
         picoseconds waited = 0;
         std::uint64_t moves = 0, accesses = 0;
     };
@@ -56,10 +56,10 @@ struct machine::state {
         std::function<void()> body;
         picoseconds now = 0;
         picoseconds stored = 0; // when its last store is done
-        picoseconds began = 0;  // its slice
+        picoseconds began = 0;  // when its time slice began
         unsigned on = 0;
         bool is_pinned = false, is_over = false, in_time = true;
-        std::uint64_t waits = 0; // counts events, so that an old one is known
+        std::uint64_t waits = 0; // counts events, so that an outdated one is detected
         const void* sleeps_on = nullptr;
         std::uintptr_t last_at = 0;
         std::uintptr_t last_miss = 0; // the number of the line that was last waited for
@@ -72,8 +72,8 @@ struct machine::state {
         std::deque<thread*> ready;
     };
 
-    // What happens at `at`: the thread goes on, or its sleep ends because of the time; if it has not
-    // gone on before.
+    // At the time `at`, the thread goes on, or its sleep ends by a time-out. If the thread has gone
+    // on before, the event is ignored.
     struct event {
         picoseconds at;
         std::uint64_t order;
@@ -156,7 +156,7 @@ struct machine::state {
 
     // ---- Which thread runs
 
-    // Lets the thread run on a processor from `at` on, or queues it.
+    // If a processor is idle, lets the thread run there from the time `at`. If none is, queues it.
     void make_ready(thread& t, picoseconds at) {
         unsigned best = t.on;
         if (!t.is_pinned && processors[best].running != nullptr) {
@@ -181,7 +181,7 @@ struct machine::state {
             p.ready.push_back(&t);
         }
     }
-    // The running thread leaves its processor at `at`.
+    // Takes the running thread off its processor at the time `at`. The next thread then runs there.
     void leave(unsigned on, picoseconds at) {
         run_place& p = processors[on];
         p.running = nullptr;
@@ -309,7 +309,7 @@ struct machine::state {
         fetch_ahead(access::load);
         await(l, done);
     }
-    // Makes this processor one of those that have the line. Returns when it has the line.
+    // Makes this processor one of those that have the line. Returns the time at which it has it.
     picoseconds share(memory_line& l) {
         const unsigned p = me->on;
         const picoseconds start = std::max(me->now, l.busy);
@@ -335,7 +335,7 @@ struct machine::state {
         next->second->arrives = how == access::load ? share(*next->second) : own(*next->second);
         me->last_miss = at + 1;
     }
-    // Makes this processor the owner. Returns when it has the line.
+    // Makes this processor the owner. Returns the time at which it has the line.
     picoseconds own(memory_line& l) {
         const unsigned p = me->on;
         if (owns(l, p)) {
@@ -366,8 +366,8 @@ struct machine::state {
         switch (how) {
         case access::load: return read(l);
         case access::store: {
-            // The store happens when the line has come, but the thread does not wait for that: it
-            // goes on at the time of the store, and sees what happened until the line came.
+            // The store happens when the line has come, so earlier steps of other threads run
+            // first. The thread does not wait: its clock is then set back.
             const picoseconds began = me->now;
             me->stored = std::max(me->stored, own(l));
             if (me->stored > began) {

@@ -205,7 +205,8 @@ public:
         }
         return mine.back();
     }
-    // A read-modify-write is one operation. Its place in its thread is that of its second half.
+    // A read-modify-write is one node, which has the identifier of the second half of the
+    // operation.
     void move(int n, event_id to) { nodes_[index(n)].id = to; }
     // Takes back the last add(), which was not that of a fence.
     void drop_last() {
@@ -304,8 +305,8 @@ struct plain {
     std::array<step_count, max_threads> read{};
 };
 
-// The next step of a thread, as the thread announces it. It is on the stack that find_loop()
-// compares, so it has no padding.
+// The next step of a thread, as the thread describes it before the step. The object is on the stack
+// that find_loop() compares, so it has no padding.
 struct request {
     enum class kind : int {
         none,
@@ -441,7 +442,8 @@ public:
         const auto& all = at(o).messages;
         return {std::find(all.begin(), all.end(), m) + 1, all.end()};
     }
-    // Returns the write that a read reads, or behind which a write was placed.
+    // Returns the write that `e` reads. If `e` is a write, returns the write behind which it was
+    // placed.
     event_id source_of(const event& e) const {
         const auto& all = at(e.object).messages;
         return msg(e.what == event::kind::read
@@ -749,8 +751,8 @@ private:
         }
     }
     // Adds the operations of other threads that strongly happen before the new operation of
-    // `thread` to `out.before`. A path that makes one operation strongly happen before another
-    // begins and ends with program order. `hb` is the clock of the thread without the
+    // `thread` to `out.before`. If one operation strongly happens before another, the path between
+    // them begins and ends with program order. `hb` is the clock of the thread without the
     // synchronisation of the new operation itself, so the path ends with program order. The
     // comparison is strict, so the path also begins with program order.
     void strongly_before(int thread, const clock& hb, edges& out) const {

@@ -52,10 +52,10 @@ inline const clash* clash_of(execution& x) {
     return is_clash && c.object >= 0 ? &c : nullptr;
 }
 
-// Puts the events of an execution in one order. If an order exists in which each read reads the
-// newest value, and which agrees with program order, reads-from and the modification orders, that
-// order is used, and the execution is sequentially consistent. Otherwise, the order is the one in
-// which the checker made the events. Events that are parts of one step of the machine stay
+// Puts the events of an execution in one order. The wanted order agrees with program order,
+// reads-from and the modification orders, and each read reads the newest value. If there is such an
+// order, it is used, and the execution is sequentially consistent. Otherwise, the order is the one
+// in which the checker made the events. Events that are parts of one step of the machine stay
 // together.
 class step_order {
 public:
@@ -93,8 +93,8 @@ public:
     // Returns the place of the first event of the machine step that contains the event.
     int number(int event) const { return place(part_of_[index(event)]); }
     bool sequentially_consistent() const noexcept { return consistent_; }
-    // Returns a write that comes before the event `number` in this order, but should come after it:
-    // the write is newer than the value that the event read, or is behind the write of the event in
+    // Returns a write that comes before the event `number` in this order, but should come after it.
+    // The write is newer than the value that the event read, or is behind the event's own write in
     // the modification order. Returns -1 if there is no such write.
     int newer_than(int number) const {
         const event& e = memory_.event_at(number);
@@ -212,8 +212,8 @@ inline const std::string& source_text(site s) {
 }
 
 // Returns the name of the object on which a source line operates: `tail_` for `tail_.store(1)`,
-// `slots` for `slots[i].load()`. `e` tells which operations count. Returns an empty text unless the
-// line contains exactly one of them, on an object with a name.
+// `slots` for `slots[i].load()`. Only operations of the kind of `e` count. Returns an empty text
+// unless the line contains exactly one of them, on an object with a name.
 inline std::string object_in(std::string_view line, const event& e) {
     constexpr std::array<std::string_view, 9> operations = {
         "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",
@@ -295,8 +295,8 @@ private:
     std::vector<std::string> names_;
 };
 
-// Returns true if stronger memory orders could prevent the failure: the execution is not
-// sequentially consistent, or two accesses are not ordered and the first of them is no destruction.
+// Returns true if stronger memory orders could prevent the failure. This is so if the execution is
+// not sequentially consistent, or if two accesses are not ordered and the first is no destruction.
 inline bool orders_matter(execution& x) {
     const clash* const c = clash_of(x);
     return (c != nullptr && c->earlier != clash::access::destroy) ||
@@ -793,7 +793,7 @@ private:
         return out;
     }
 
-    // `carried` is true if the message of the write has the needed clock: the read is at fault.
+    // If `carried` is true, the message of the write has the needed clock, so the read is at fault.
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.event_at(e.read);
         const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";

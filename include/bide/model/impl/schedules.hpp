@@ -185,9 +185,9 @@ private:
 //
 // A path identifies an execution. It is a text, which begins with "g" (a search of graphs) or "s"
 // (a search of schedules). If a thread other than thread 0 starts threads, a list of the threads
-// T1, T2 and so on follows. An entry has the number of the thread that started this one, and the
-// number of threads that it had started before. In "0.0,0.1,2.0;", T3 is the first thread that T2
-// started. Then the steps follow:
+// T1, T2 and so on follows. An entry has the number of the parent, which started the thread, and
+// the number of threads that the parent had started before. In "0.0,0.1,2.0;", T3 is the first
+// thread that T2 started. Then the steps follow:
 //
 //   2      thread 2 makes a step with the first of the possible outcomes
 //   2*3    thread 2 makes three such steps

@@ -287,7 +287,7 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
 
 namespace {
 
-// Returns the orders that are weaker than `o` by one degree. An order that has no meaning for an
+// Returns the orders that are weaker than `o` by one degree. An order that does not apply to an
 // operation, such as acquire for a store, acts as relaxed.
 std::vector<order> weaker(order o) {
     switch (o) {
@@ -298,12 +298,12 @@ std::vector<order> weaker(order o) {
     }
 }
 
-// A mutant is the code with one memory order weakened. A model kills a mutant by finding a failure
-// of it. Explores each mutant that was not killed before, in this program or in an earlier one.
-// Prints a line for each of them: "killed" or "survived", the source position, the two orders, and
-// the name of the model. The environment variable BIDE_MODEL_KILLED names a file with a line for
-// each killed mutant. If BIDE_MODEL_WITHIN is set, only orders in files with this prefix are
-// changed.
+// A mutant is the code with one memory order weakened. If a model finds a failure of a mutant, it
+// kills the mutant. Explores each mutant that was not killed before, in this program or in an
+// earlier one. Prints a line for each of them: "killed" or "survived", the source position, the two
+// orders, and the name of the model. The environment variable BIDE_MODEL_KILLED names a file with a
+// line for each killed mutant. If BIDE_MODEL_WITHIN is set, only orders in files with this prefix
+// are changed.
 void mutate(const std::string& name, const options& o, const body& run,
             const std::vector<weakening>& seen) {
     const char* const file = std::getenv("BIDE_MODEL_KILLED");

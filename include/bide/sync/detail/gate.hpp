@@ -21,9 +21,9 @@
 // that makes the count zero is the arrival's last access to the gate. So a waiter that was let
 // through may destroy the gate, if no other thread is about to enter the queue.
 //
-// An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
-// [gate.arrive]. Consider a thread that shuts the gate, then looks for the data that the arrival
-// announces, and waits if it finds none:
+// An arrival at an open gate changes no bit. But it is a read-modify-write of the word
+// [gate.arrive], so a later shut() sees what came before it. Suppose that a thread stores data and
+// then arrives. Another thread shuts the gate, then looks for the data, and waits if it finds none:
 //
 //   arrive, then shut    the thread finds what was done before the arrival
 //   shut, then arrive    the arrival finds the gate shut and opens it
@@ -34,9 +34,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The steps that the waits of a gate, a barrier and a notify have in common. In the words of all
-// three, bits 0 and 1 are the lock of the queue, bit 2 is `queued`, and the bits above are the
-// state that a waiter waits for.
+// What the waits of a gate, a barrier and a notify have in common. In all three words, bits 0 and 1
+// are the lock of the queue, and bit 2 is `queued`. The bits above are the state that a waiter
+// waits for.
 //
 // A waiter decides to wait by one CAS under the lock. If the word lets the waiter pass, the CAS
 // releases the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails
@@ -50,8 +50,8 @@ template <class Platform, class Word> struct pass_or_queue {
     static constexpr Word queued = 4; // there are waiters
 
     // If `w` has to wait, enqueues `w` and returns waiting. If `w` may pass or was cancelled
-    // before, stores the outcome in `w` and returns it. passes(seen) returns true if the word
-    // `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
+    // before, stores the outcome in `w` and returns it. The call passes(seen) returns true if the
+    // word `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
     template <class Passes>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
                                Passes passes, Word taken = 0) noexcept {
@@ -59,14 +59,15 @@ template <class Platform, class Word> struct pass_or_queue {
         for (;;) {
             const bool passed = passes(seen);
             if (passed && !w.claim()) {
-                // The choice of `w` has selected another wait. So `w` is not queued.
+                // `w` is a case of a select that has chosen another case. So `w` is not queued.
                 lock::release(at);
                 return wait_status::waiting;
             }
             const Word next = passed ? seen & ~(taken | lock::both) : seen | queued;
             // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees
-            // what was done before the earlier arrivals or notifications. If the step releases the
-            // lock, nothing was read or written under the lock. Failure: look again.
+            // what was done before the earlier arrivals or notifications. No release order is
+            // needed for the lock, because this call has accessed nothing under it. Failure: look
+            // again.
             if (!at.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {
                 if (passed) {
@@ -95,9 +96,9 @@ template <class Platform, class Word> struct pass_or_queue {
         return decided;
     }
 
-    // Returns the word `seen`. If `queued` is clear in `seen`, the word was changed to next(seen).
-    // If `queued` is set, the word is unchanged and the caller holds the lock. Requires: next()
-    // does not change the bits of the lock.
+    // If `queued` is clear, changes the word from `seen` to next(seen). If `queued` is set, only
+    // acquires the lock, which the caller then holds. Returns `seen`, whose bit `queued` tells
+    // these cases apart. Requires: next() does not change the bits of the lock.
     template <class Next> static Word change_or_lock(atomic& at, Next next) noexcept {
         // Order: relaxed; the CAS decides.
         Word seen = at.load(std::memory_order_relaxed);
@@ -116,7 +117,7 @@ template <class Platform, class Word> struct pass_or_queue {
 
     static void require_no_waiters(atomic& at, basic_waiter_queue<Platform>& queue,
                                    const char* name, const void* object) noexcept {
-        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        // Order: relaxed; this only checks a precondition.
         if ((at.load(std::memory_order_relaxed) & queued) != 0) {
             lock::acquire(at);
             queue.fatal_destroyed(name, object);

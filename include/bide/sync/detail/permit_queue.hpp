@@ -19,7 +19,7 @@
 //     0      0      n    n permits are free, no waiter
 //     1      0      n    no permit is free, n > 0 waiters; while the lock is free, all are linked
 //     0      1      n    closed; n permits were given back, no waiter
-//     1      1           never: close() fails every waiter, and nothing queues afterwards
+//     1      1           never: close() fails every waiter, and later no waiter is queued
 //
 // Why no wakeup is lost: suppose that a waiter read the count in one step and entered the queue in
 // a second step. A release between the two steps would see no waiter, and the waiter would miss the
@@ -72,7 +72,8 @@ public:
     std::ptrdiff_t available() const noexcept { return static_cast<std::ptrdiff_t>(count_if(0)); }
     std::size_t waiters() const noexcept { return static_cast<std::size_t>(count_if(queued)); }
 
-    // Order: acquire [permit.release]; if true, the caller sees what was done before close().
+    // Order: acquire [permit.release]; if the result is true, the caller sees what came before
+    // close().
     bool is_closed() const noexcept {
         return (word_.load(std::memory_order_acquire) & closed) != 0;
     }
@@ -102,8 +103,8 @@ public:
                 return false;
             }
             // Order: release [permit.release]; the caller that takes the permits sees what was done
-            // before. This step ignores the lock, because the holder of the lock decides by a CAS,
-            // which sees this step.
+            // before. Another thread may hold the lock. It changes the word by a CAS, which fails
+            // if this step came first.
             if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -137,10 +138,11 @@ public:
                                              std::memory_order_release, std::memory_order_relaxed);
     }
 
-    // Completes `w` and returns its status. If `w` has to wait, enqueues it and returns waiting.
+    // If `w` has to wait, enqueues it and returns waiting. If not, completes it and returns its
+    // status.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
 
-    // Does the same, but does not complete `w`: the caller publishes the status that is returned.
+    // Does the same, but does not complete `w`: the caller completes it with the returned status.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
     // Enqueues `w` in front of all waiters, because the caller holds permits that these waiters
@@ -148,9 +150,9 @@ public:
     // shared_mutex.hpp defines this function.
     wait_status enqueue_first(node& w) noexcept;
 
-    // The functions of a loan. A loan is a number of permits that a biased_shared_mutex holds while
-    // there are no waiters, and gives back before the first writer waits. biased_shared_mutex.hpp
-    // defines these three functions.
+    // The functions of a loan. A loan is a number of permits. A biased_shared_mutex holds them
+    // while there are no waiters, and gives them back before the first writer waits.
+    // biased_shared_mutex.hpp defines these three functions.
     //
     // If n permits are free, there are no waiters and wanted() returns true, takes n permits and
     // calls open(), under the lock of the queue. Requires: the caller has a permit.
@@ -181,7 +183,7 @@ public:
         word seen = lock::acquire(word_);
         while ((seen & queued) == 0) {
             // Order: release [permit.release]; every acquire that fails sees what was done before
-            // close(). Nothing was read or written under the lock. Failure: look again.
+            // close(). Failure: look again.
             if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
                                             std::memory_order_release, std::memory_order_relaxed)) {
                 lock::wake_after(&word_, seen);
@@ -214,7 +216,7 @@ public:
         return 0;
     }
 
-    // The steps of an operation that waits for permits (core/wait_ops.hpp), without its result.
+    // The functions by which an operation waits for permits (core/wait_ops.hpp), except collect().
     struct taking {
         basic_permit_queue& from;
         std::ptrdiff_t amount;
@@ -240,7 +242,7 @@ private:
     static constexpr word closed = 8;
     static constexpr word one = 16; // in the count
 
-    // Order: relaxed; the number may be outdated when it is read.
+    // Order: relaxed; the number may be outdated when the caller reads it.
     word snapshot() const noexcept { return word_.load(std::memory_order_relaxed); }
     word count_if(word which) const noexcept {
         const word seen = snapshot();
@@ -266,15 +268,16 @@ private:
             if (enough) {
                 next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
             }
-            if (enough && !w.claim()) { // its choice has selected another wait: not queued
+            if (enough && !w.claim()) { // the select has chosen another case: not queued
                 if (locked) {
                     lock::release(word_);
                 }
                 return wait_status::waiting;
             }
             // Order: acquire [permit.release], for the permits that are taken, and
-            // [lock_bits.release], for the queue under the lock. If the step releases the lock,
-            // nothing was read or written under the lock. Failure: look again.
+            // [lock_bits.release], for the queue under the lock. No release order is needed for the
+            // lock: only recalled() accesses data under it, and has a release of its own. Failure:
+            // look again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (enough) {
@@ -319,9 +322,9 @@ private:
         granted.publish(wait_status::granted);
         return true;
     }
-    // Grants `free` permits to the waiters, in the order of the queue. The last of them may get a
-    // part of the permits that it asked for. Requires: the lock is held, and `waiting` waiters are
-    // queued. Returns the next word.
+    // Grants `free` permits to the waiters, in the order of the queue. The last waiter that gets
+    // permits may get only a part of those that it asked for. Returns the word that the caller
+    // stores next. Requires: the lock is held, and `waiting` waiters are queued.
     BIDE_NOINLINE auto serve(word free, word waiting, wake_list& granted) noexcept -> word {
         while (waiting != 0) {
             node& head = queue_.front();
@@ -337,7 +340,7 @@ private:
                 free -= missing;
                 granted.push(head);
                 BIDE_PROBE(hand_over, this, &head, head.amount());
-            } else { // its choice has selected another wait: its permits go to the next waiter
+            } else { // the select has chosen another case: its permits go to the next waiter
                 free += static_cast<word>(head.amount()) - missing;
             }
         }
