@@ -30,13 +30,14 @@ struct object_pool_access {
 
 } // namespace detail
 
-/// Borrows an object as object_pool::async_acquire() does. If no object is idle, calls make(),
-/// which returns a task<T>, awaits that task, and adds its value to the pool. T must be movable.
+/// Borrows an object as object_pool::async_acquire() does. If no object is idle, awaits the task<T>
+/// that make() returns, and adds the value of that task to the pool. T must be movable.
 ///
-/// To limit the time of the wait and of make() together, use with_timeout(), which cancels both.
+/// To limit the time of the wait and of make() together, use with_timeout().
 /// Returns: a task; its value is the lease.
-/// Throws: when it is awaited: closed_error if the pool is closed; what `make`, its task and the
-/// check of the pool throw. After an exception or a cancellation, the next waiter may borrow.
+/// Throws: when the task is awaited: closed_error if the pool is closed; what make(), its task and
+/// is_good() of the pool's source throw. After an exception or a cancellation, the next waiter may
+/// borrow.
 template <class T, class Make>
 task<object_lease<T>> async_acquire_object(object_pool<T>& pool, Make make) {
     co_await detail::object_pool_access::reserve<T>(pool);

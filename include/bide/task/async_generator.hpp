@@ -21,13 +21,13 @@
 /// }
 /// \endcode
 ///
-/// GCC before 13 destroys some temporaries of a co_yield expression twice, as it does with co_await
-/// (BIDE_BRACED_AWAIT_BUG in core/config.hpp): give a braced aggregate a name in an earlier
-/// statement.
+/// GCC before 13 destroys some temporaries of a co_yield or co_await expression twice
+/// (BIDE_BRACED_AWAIT_BUG in core/config.hpp). To avoid this, give a braced aggregate a name in an
+/// earlier statement.
 //
-// While the consumer awaits an item, the producer is part of the consumer's chain of coroutines: it
-// has the executor and the context of the consumer. So a cancellation of the consumer reaches the
-// operation that the producer waits for. Between two items, the producer is part of no chain.
+// While the consumer awaits an item, the producer is part of the consumer's chain of coroutines,
+// and has the executor and the context of the consumer. So a cancellation of the consumer reaches
+// the operation that the producer waits for. Between two items, the producer is part of no chain.
 //
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
@@ -40,12 +40,13 @@
 //   left      The producer has suspended without an item, for example to wait. When it yields
 //             later, on any thread, it transfers control to the consumer.
 //
-// At the start of the call, the consumer's wait is pending, which means that it has not begun. It
-// begins at the producer's first co_await in the call. Until then, only the call runs the producer.
-// So if the producer yields while the wait is pending, it just ends the call, and needs neither the
-// executor nor the context of the consumer. After the wait has begun, other code may run the
-// producer. So a producer that yields checks whether its latest call is the innermost call of the
-// thread. If the consumer is itself a producer with a pending wait, that wait begins first.
+// At the start of the call, the consumer's wait is pending, that is, it has not begun. It begins at
+// the producer's first co_await in the call. Until then, only the call runs the producer. So if the
+// producer yields while the wait is pending, the producer just ends the call, without the executor
+// and the context of the consumer. After the wait has begun, other code may run the producer. So a
+// producer that yields then ends its latest call only if that is the innermost call of the thread.
+// If not, it transfers control to the consumer. If the consumer is itself a producer whose
+// consumer's wait is pending, that outer wait begins first.
 //
 // At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
 // stack stays bounded.
@@ -124,8 +125,8 @@ private:
     bool yielded_ = false;
 };
 
-// Refers to an awaiter. await_transform() returns this object by value and not a reference, because
-// GCC 12 copies an awaiter that await_transform() returns by reference.
+// Refers to an awaiter. await_transform() returns this object instead of a reference to the
+// awaiter, because GCC 12 copies an awaiter that await_transform() returns by reference.
 template <class A> class awaiter_ref {
 public:
     explicit awaiter_ref(A& of) noexcept : of_(of) {}
@@ -196,9 +197,9 @@ protected:
     generator_promise_base() noexcept = default;
     ~generator_promise_base() = default;
 
-    // Called by await_suspend() when the producer is suspended in a co_yield. Lets the consumer
-    // continue, which may destroy the frame of the producer. So await_suspend() does not access
-    // that frame afterwards, and returns the result of this function.
+    // Called by await_suspend() when the producer is suspended in a co_yield or at its end. Lets
+    // the consumer continue, which may destroy the frame of the producer. So await_suspend() does
+    // not access that frame afterwards, and returns the result of this function.
     auto to_consumer_from(std::coroutine_handle<> producer) noexcept {
         if constexpr (BIDE_SYMMETRIC_TRANSFER) {
             return transfer<native_platform>(consumer_, node_);
@@ -280,9 +281,9 @@ private:
 /// Different tasks may await different items. A this_task::shield in the producer must be destroyed
 /// before the next co_yield.
 /// Thread safety: one next() at a time. Requires: the generator is not moved during a next().
-/// Destroys: the frame of the producer, which is suspended in a co_yield, and an item that was not
-/// taken. If the producer has ended, its frame was destroyed already. But if the items are tasks,
-/// the parameters of the producer exist as long as the generator, because the tasks may use them.
+/// Destroys: the frame of the producer, and an item that was not taken. A producer that has ended
+/// has no frame any more, with one exception. If the items are tasks, the frame exists as long as
+/// the generator, because the tasks may use the parameters of the producer.
 template <class T> class [[nodiscard]] async_generator {
     static_assert(!std::is_void_v<T> && !std::is_const_v<T> && !std::is_rvalue_reference_v<T>,
                   "async_generator<T>: T is a value or an lvalue reference");
@@ -300,7 +301,7 @@ public:
     using next_type =
         std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, std::optional<T>>;
 
-    /// Takes the producer over; `other` has ended afterwards.
+    /// Takes the producer over. Afterwards `other` behaves like a generator that has ended.
     async_generator(async_generator&& other) noexcept
         : frame_{{nullptr, std::exchange(other.frame_.to, nullptr)}, other.frame_.awaits} {}
     /// Takes the producer over, and destroys the previous producer of this object.
@@ -320,11 +321,12 @@ public:
     /// Returns: an operation for co_await. Its value is a std::optional with the item. If T is a
     /// reference, the value is a pointer to the yielded object, which is valid until the following
     /// next(). If the producer has ended, the value is empty or nullptr.
-    /// Throws: what the producer throws; the generator has then ended, and later calls return
-    /// nothing. What the move of the item throws; the next call then returns the item after it.
-    /// Cancellation: stops the operation that the producer waits for. If the producer does not
-    /// catch the stopped_error, it ends. If the consumer is destroyed while it waits, the producer
-    /// is destroyed, too.
+    /// Throws: what the producer throws; afterwards the generator has ended, and later calls return
+    /// an empty value. Also what the move of the item throws; that item is lost, and the next call
+    /// returns the following item.
+    /// Cancellation: stops the operation that the producer waits for. A producer that does not
+    /// catch the stopped_error ends. If the consumer is destroyed during the wait, the producer is
+    /// destroyed, too.
     next_operation next() noexcept { return next_operation(*this); }
 
 private:
@@ -332,7 +334,7 @@ private:
         : frame_{{nullptr, std::coroutine_handle<promise_type>::from_promise(of)},
                  &of.awaited_frames()} {}
 
-    // Tasks that the producer has yielded may use its parameters, or a stream that it owns.
+    // If true, an ended frame is kept, because the yielded tasks may use what lies in it.
     static constexpr bool keeps_ended = detail::is_task<value_type>;
 
     promise_type& promise() const noexcept { return detail::promise_of<promise_type>(frame_.to); }
@@ -356,9 +358,8 @@ private:
 
     bool has_ended() const noexcept { return !frame_.to || (keeps_ended && frame_.to.done()); }
 
-    // Owns the frame of the producer. Its handle is empty if the producer was destroyed. During a
-    // wait, the promise of the consumer points to this object, which may lie in the frame of
-    // another coroutine.
+    // Owns the frame of the producer. The handle is empty if the producer was destroyed. During a
+    // wait, the promise of the consumer points to this object.
     detail::awaited_frame frame_;
 };
 
@@ -373,7 +374,7 @@ public:
     explicit next_operation(async_generator& of) noexcept : of_(of) {}
     next_operation(const next_operation&) = delete;
     next_operation& operator=(const next_operation&) = delete;
-    /// Destroys the producer, if the consumer is destroyed while it waits.
+    /// Destroys the producer, if the consumer is destroyed during the wait.
     ~next_operation() {
         if (suspended_) {
             awaiting_.end();

@@ -14,14 +14,14 @@ enum class cancel_reason : std::uint8_t {
     none,      ///< The task is not cancelled.
     requested, ///< cancel() was called for the task, its group or its set, without a reason.
     timeout,   ///< The deadline of the task has passed (task/with_deadline.hpp).
-    parent,    ///< The task that awaits it is cancelled, or its group or set is destroyed.
+    parent,    ///< The awaiting task is cancelled, or the group or set is destroyed.
     sibling,   ///< Another member of its group has failed, or another child of its when_any() won.
     shutdown,  ///< The scheduler of the task shuts down.
     user = 128 ///< The first reason that a program may define; see user_reason().
 };
 
-/// Returns the reason number n of the program's own reasons.
-/// Requires: n is below 128; a higher number is taken modulo 128.
+/// Returns reason number n of the reasons that a program defines.
+/// If n is 128 or more, uses n modulo 128.
 constexpr cancel_reason user_reason(unsigned n) noexcept {
     return static_cast<cancel_reason>(static_cast<unsigned>(cancel_reason::user) | (n & 127U));
 }

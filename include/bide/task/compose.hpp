@@ -7,29 +7,31 @@
 ///
 /// A child is a task, or a callable that returns a task, such as a coroutine lambda with captures.
 /// When the result of when_all() or when_any() is awaited, each callable is called once, in
-/// argument order, before any child starts. If a callable throws, the await throws the same and no
-/// child starts. A callable is destroyed when its child has ended.
+/// argument order, before any child starts. If a callable throws, the await throws that exception,
+/// and no child starts. A callable is destroyed when its child has ended.
 ///
-/// Each child is posted to the executor of the awaiting coroutine, and may run in parallel with the
-/// other children. If the coroutine has no executor, its children are posted to the worker that
-/// runs it. If no worker runs it either, the children run on the awaiting thread, one after the
-/// other. Such a child is resumed like every coroutine without an executor (core/wake_scope.hpp).
+/// In general, each child is posted to the executor of the awaiting coroutine, and may run in
+/// parallel with the other children. If the coroutine has no executor, the children are posted to
+/// the worker that runs the coroutine. If no worker runs it, the children run on the awaiting
+/// thread, one after the other. Such a child is resumed like every coroutine without an executor
+/// (core/wake_scope.hpp).
 ///
-/// A task that awaits when_all() on a worker of its scheduler posts no child. The task runs the
-/// children itself, in argument order, one after the other. Other workers may steal children that
-/// have not started, the last child first. If a child waits, the children that have not started are
-/// posted. Such an await spends one unit of the task's budget for each child. A run_loop runs
-/// children in the same way, on its one thread.
+/// In one case no child is posted: a task awaits when_all() on a worker of its scheduler. The task
+/// then runs the children itself, in argument order, one after the other. Other workers may steal
+/// children that have not started, the last child first. If a child waits, the children that have
+/// not started are posted. For each child, such an await spends one unit of the budget, which
+/// limits how many operations a task completes before queued tasks run. A run_loop runs children in
+/// the same way, on its one thread.
 ///
-/// A child whose operations are all ready never waits. It pauses when the budget is spent, and
-/// queued tasks run. After at most 4,096 such pauses, a child that has not started is posted: first
-/// the last child of the outermost when_all(). So each child starts, and a child may depend on a
-/// later child.
+/// A child whose operations are all ready never waits. When the budget is spent, it pauses, and
+/// queued tasks run. After at most 4,096 such pauses, one child that has not started is posted: the
+/// last child of the outermost when_all(). So each child starts, and a child may depend on a later
+/// child.
 ///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
-/// If the awaiting task is cancelled, all children are cancelled, and the await continues when all
-/// of them have ended. A shield of the awaiting task keeps the cancellation from all children. A
+/// If the awaiting task is cancelled, all children are cancelled, and the await ends when all of
+/// them have ended. A shield of the awaiting task keeps the cancellation from all children. A
 /// shield of a child keeps the cancellation from that child alone.
 ///
 /// GCC before 13 destroys some temporaries of a co_await expression twice: lambdas that capture by
@@ -50,21 +52,22 @@ namespace detail {
 
 // ---- The state of the children
 //
-// The state of one when_all or when_any: its children, and the parent's wait for them. Each child
-// is a separate chain of coroutines. The state lies in the parent's frame.
+// The state of one when_all or when_any: its children, and the wait of the parent (the awaiting
+// coroutine). Each child is a separate chain of coroutines. The state lies in the parent's frame.
 //
-// `left_` counts the children that have not ended. While the parent starts the children, it counts
-// as one more. The thread that counts down to zero resumes the parent [when.ended], and does not
-// access the state afterwards. Only two threads access children that they do not run: the thread of
-// the parent, which starts the children, and the thread of a child that cancels the other children,
-// such as the winner. Both do so before their own count-down. A canceller of the parent is not
-// counted. It claims the parent instead (task_control.hpp), so the parent stays in its wait until
-// the canceller has finished.
+// `left_` counts the children that have not ended. While the parent starts the children, the parent
+// counts as one more. The thread that counts down to zero resumes the parent [when.ended], and does
+// not access the state afterwards. Only two threads access children that they do not run: the
+// thread of the parent, which starts the children, and the thread of a child that cancels the other
+// children, such as the winner. Both do so before their own count-down. A thread that cancels the
+// parent accesses the children, too, but is not counted. It claims the parent instead
+// (task_control.hpp), so the parent stays in its wait until that thread has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
 // shielded before the wait, its context refuses the wait. The parent then cancels the children
-// before it starts them, waits without its context, and is resumed by resumption().
+// before it starts them. It waits without its context, and is resumed by the runnable of
+// resumption().
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
 // cancelled task awaits behaves in the same way. If a child of when_any() has won before another
@@ -73,32 +76,32 @@ namespace detail {
 // stopped (has_begun_enough()).
 //
 // Children in place. If a task awaits when_all() on a worker of its executor, it posts no child.
-// The parent forks all children but the first on that worker: other workers may steal them, the
-// last child first. Then the parent runs the first child in place: it transfers control to the
-// child, as if it awaited a single task. A child that ends takes the next child back from the
-// worker and transfers control to that child. The last child transfers control back to the parent.
-// If the next child cannot be taken back, that child and all later ones were stolen or posted, or
-// the task has moved to another worker. The parent and the children that have ended in place are
-// then counted down, and the parent waits for the other children. So a child that is not stolen
-// needs no count, no wake, and no queue.
+// The parent forks all children but the first, that is, it leaves them on that worker, where other
+// workers may steal them, the last child first. Then the parent runs the first child in place: it
+// transfers control to the child, as if it awaited a single task. A child that ends takes the next
+// child back from the worker and transfers control to that child. The last child transfers control
+// back to the parent. The next child cannot be taken back if it and all later ones were stolen or
+// posted, or if the task has moved to another worker. In that case, the parent and the children
+// that have ended in place are counted down, and the parent waits for the other children. So a
+// child that is not stolen needs no count, no wake, and no queue.
 //
 // The parent has begun its wait before the first child starts. So a cancellation reaches all
 // children while one of them runs in place. The child in place is a separate chain, with its own
 // shields and its own stop token. If that child waits, its worker posts the forked children and
 // runs other jobs. When the child resumes and ends, on any worker, the next child or the parent
-// continues on that worker. If the child ends on a thread that is no worker, or if code outside of
-// bide has resumed it, it ends like a stolen child. In that case, it also counts down for the
-// parent, and no further child is started in place.
+// continues on that worker. If the child ends on a thread that is no worker, or after code outside
+// of bide has resumed it, it ends like a stolen child. It then also counts down for the parent, and
+// no further child is started in place.
 //
 // If the budget is spent before a child starts, that child pauses, and other jobs may run first. In
 // that case, the worker moves the forked children of this chain to `run_`. If they stayed on the
-// worker, they would lie below the children that the other jobs fork. When the paused child starts,
-// on any worker, the children in `run_` are forked again there. A chain that never waits may need
-// one of its forked children. So the worker counts consecutive pauses, and after a number of them
-// queues the oldest forked child.
+// worker, they would lie below the children that the other jobs fork, and could not be taken back.
+// When the paused child starts, on any worker, the children in `run_` are forked again there. A
+// chain that never waits may depend on one of its forked children. So the worker counts consecutive
+// pauses, and after a number of them queues the oldest forked child.
 
-// An executor that resumes coroutines on the calling thread, in the way in which a releaser resumes
-// a waiter without an executor (core/wake_scope.hpp).
+// An executor that resumes coroutines on the calling thread, as a thread that ends a wait resumes a
+// coroutine without an executor (core/wake_scope.hpp).
 template <class Platform> class BIDE_SHARED on_this_thread {
 public:
     void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
@@ -165,7 +168,7 @@ private:
         stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
-    // A child may end without a start only if another child has won.
+    // A child that has not started may end only if another child has won.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
@@ -284,7 +287,7 @@ public:
     }
 
     // Returns the index of the child that ended first. Requires: the await is over.
-    // Order: relaxed; the children have ended, by [when.ended].
+    // Order: relaxed; the children have ended [when.ended], so the index does not change any more.
     std::size_t winner() const noexcept { return winner_.load(std::memory_order_relaxed); }
 
 private:
@@ -349,7 +352,7 @@ private:
         return to_parent();
     }
 
-    // Called when a child has ended. This is the last access to the child.
+    // Called when a child has ended. The child is not accessed afterwards.
     void ended(child& c) noexcept {
         std::size_t none = no_winner;
         // Order: relaxed; the children that the winner cancels see the winner by [task.claim], and
@@ -364,8 +367,8 @@ private:
         std::size_t counts = 1;
         if (c.in_place_) {
             // The child has ended on a thread that is no worker, or inside of another executor. The
-            // parent must not continue there. So the parent is counted down here, and starts no
-            // further child in place.
+            // parent must not continue there. So the parent is counted down here, and no further
+            // child is started in place.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {
@@ -390,7 +393,7 @@ private:
         return !first_wins_ && here.running == context_ && here.host != nullptr && is_home();
     }
 
-    // Forks all children but the first, in reverse order: the newest job is taken back first.
+    // Forks all children but the first, in reverse order, because the newest is taken back first.
     std::coroutine_handle<> begin_in_place(local& here) noexcept {
         run_list others;
         for (child* c = last_; c != first_; c = c->prev_child_) {
@@ -410,7 +413,7 @@ private:
         }
     }
 
-    // Starts a child in place. If the budget is spent, other tasks of this worker run first.
+    // Starts a child in place. If the budget is spent, other jobs of this worker run first.
     std::coroutine_handle<> start_in_place(child& c, local& here) noexcept {
         c.in_place_ = true;
         if (here.spend()) {
@@ -434,8 +437,8 @@ private:
         here.pauses = 0; // of the next job
     }
 
-    // Called when a child has ended in place. Destroys its frame. Returns the next child or the
-    // parent.
+    // Called when a child has ended in place. Destroys the frame of the child. Returns what
+    // continues: the next child, the parent, or a no-op.
     std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept {
         here.running = context_;
         if (here.traced) {
@@ -449,7 +452,7 @@ private:
             context_->end_wait();
             return to_parent();
         }
-        // A cancelled child must start with a spent budget, which only run() gives it.
+        // A cancelled child is not taken back, because only run() starts it with a spent budget.
         if (here.host == nullptr || next->state_.is_cancelled() ||
             !here.host->take_back(next->to_run())) {
             return count_parent_down(1 + ended_in_place_);
@@ -465,8 +468,8 @@ private:
 
     // Subtracts n from the count. Returns true if the count is now zero.
     bool count_down(std::size_t n = 1) noexcept {
-        // Order: acq_rel [when.ended]; all accesses by and to each child happen before the steps of
-        // the thread that counts down last, and of the parent.
+        // Order: acq_rel [when.ended]; what each child did, and each access to a child, happens
+        // before the last count-down returns, and so before the parent continues.
         return left_.fetch_sub(n, std::memory_order_acq_rel) == n;
     }
 
@@ -663,8 +666,8 @@ template <class... Others> [[noreturn]] void refuse_children() {
 /// std::monostate.
 /// Throws: after all children have ended, the exception of the first failed child in argument
 /// order. The other exceptions are dropped. Also std::bad_alloc, and what the move of a value
-/// throws. stopped_error, if the awaiting task has awaited children 128 times since it was
-/// cancelled.
+/// throws. stopped_error, if the awaiting task was cancelled and has awaited children 128 times
+/// after that.
 /// Cancellation: cancels all children, and waits for them.
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
@@ -698,11 +701,11 @@ task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
 /// Runs all children until the first one has ended, and returns the value of that child in a
 /// variant. The index of the variant is the index of the child. A child that throws has ended, too.
 ///
-/// The other children are cancelled, and the await continues when they have ended. Children that
-/// have not started yet never start. The outcomes of the other children are dropped.
+/// The other children are cancelled, and the await ends when they have ended. Children that have
+/// not started yet never start. The outcomes of the other children are dropped.
 ///
-/// The children start in argument order. So if one thread runs them all, as on a run_loop or on a
-/// scheduler with one worker, the first child that need not wait wins. If several workers run them,
+/// The children start in argument order. So if one thread runs all of them (a run_loop, or the only
+/// worker of a scheduler), the first child that need not wait wins. If several workers run them,
 /// any child that need not wait may win.
 /// Throws: the exception of the first child to end; std::bad_alloc; what the move of a value
 /// throws; stopped_error, as when_all().

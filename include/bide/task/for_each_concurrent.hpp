@@ -6,10 +6,10 @@
 /// Runs a task for each item of a range, at most `limit` of them at a time.
 ///
 /// The range is a container, an array, another range with forward iterators, or an object with
-/// next(). Each call of next() returns an optional item: an object that converts to bool and can be
-/// dereferenced, such as std::optional, or an awaitable of such an object. After the last item,
-/// next() returns an empty object, and is not called again. next() is called and awaited by one
-/// task at a time. A range that is an lvalue is used by reference. A range that is an rvalue is
+/// next(). Each call of next() returns an optional item, or an awaitable whose value is an optional
+/// item. An optional item, such as std::optional, converts to bool and can be dereferenced. When
+/// next() has returned an empty one, it is not called again. One task at a time calls next() and
+/// awaits its result. A range that is an lvalue is used by reference. A range that is an rvalue is
 /// moved into the operation.
 ///
 /// For each item, `f(item)` returns a task. Items are begun in the order of the range. The function
@@ -20,10 +20,10 @@
 /// item is begun. When these tasks have ended, the first exception is thrown, and the other
 /// exceptions are dropped.
 //
-// `limit` runners process the items. There are fewer if the number of items is known and smaller. A
-// runner is a task that takes the next item, awaits its task, and repeats. So an item costs a call
-// and an await, but neither a spawn nor a permit. The runners are children of one when_state, and
-// start like the children of when_all(). The first runner that fails cancels all runners.
+// The items are processed by `limit` tasks, the runners. If the range knows its size and has fewer
+// items, there is one runner for each item. A runner takes an item, calls `f`, awaits the task of
+// the item, and repeats. So an item costs a call and an await, but neither a spawn nor a permit.
+// The runners start like the children of when_all(). The first runner that fails cancels all.
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
@@ -79,8 +79,8 @@ private:
 //
 // Each item is taken once, and in order. A runner takes an item under a lock. If next() returns an
 // awaitable, the runner holds the lock while it awaits that object. Meanwhile other runners wait
-// for the lock without a thread. If next() returns an item, other runners block their threads while
-// they wait for the lock. After next() has returned no item or has thrown, it is not called again.
+// for the lock without blocking a thread. If next() returns an item, other runners block their
+// threads while they wait for the lock.
 template <class Range, class F, bool Keeps> class concurrent_run {
     using R = std::remove_reference_t<Range>;
     static constexpr bool awaits = awaited_range<R>;
@@ -90,7 +90,7 @@ template <class Range, class F, bool Keeps> class concurrent_run {
     template <class A> struct awaited {
         using type = decltype(detail::awaiter_of(std::declval<A>()).await_resume());
     };
-    // The object that next() returns, and the item to which it refers.
+    // The optional item that next() returns, or that is the value of its awaitable.
     using held = std::remove_cvref_t<
         typename std::conditional_t<awaits, awaited<returned>, std::type_identity<returned>>::type>;
     using made = std::invoke_result_t<F&, decltype(*std::declval<held>())>;
@@ -203,7 +203,8 @@ private:
         BIDE_CATCH { fail(std::current_exception()); }
     }
 
-    // Called with the lock held, before and after the next() of the range.
+    // begin_next() and end_next() are called before and after next(), with the lock held.
+    // begin_next() returns false if no item is left.
     bool begin_next(bool is_cancelled) {
         if (!exhausted_ && is_cancelled) {
             throw_error(errc::stopped);
@@ -221,8 +222,8 @@ private:
         }
     }
 
-    // Order: relaxed; a hint. The runners are also cancelled, and the end of the failed runner
-    // publishes the error.
+    // Order: relaxed; the result is only a hint, because the runners are also cancelled. The end of
+    // the failed runner publishes the error.
     bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
 
     void fail(std::exception_ptr error) noexcept {
@@ -278,10 +279,11 @@ inline void check_limit(std::size_t limit) {
 
 /// Runs the task f(item) for each item of a range, at most `limit` of them at a time.
 ///
-/// The tasks run like the children of when_all(): on the executor of the awaiting coroutine. If it
-/// has no executor, they run on the worker or the thread that runs it. The tasks run in parallel if
-/// there are several workers. The operation allocates `limit` frames. If the range knows its size
-/// and has fewer items, the operation allocates one frame for each item.
+/// The tasks run like the children of when_all(): on the executor of the awaiting coroutine. If
+/// that coroutine has no executor, the tasks run on the worker or the thread that runs the
+/// coroutine. The tasks run in parallel if there are several workers. The operation allocates
+/// `limit` frames. If the range knows its size and has fewer items, the operation allocates one
+/// frame for each item.
 /// Throws: at the call: std::invalid_argument if `limit` is zero; std::bad_alloc. When awaited, and
 /// only after all tasks have ended: the first exception of a task, of `f` or of the range;
 /// stopped_error if the awaiting task is cancelled before all items are begun; std::bad_alloc.

@@ -10,7 +10,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Owns the right to ask for the outcome of a spawned task. T is the type of its value.
+/// Owns the right to ask for the outcome of a spawned task. T is the type of the value.
 ///
 /// If the handle is destroyed and the task throws, the exception goes to
 /// scheduler_options::on_unhandled. This holds whether the task ends before or after the
@@ -31,9 +31,9 @@ public:
     /// Detaches the task.
     ~join_handle() = default;
 
-    /// Waits for the end of the task and returns its value. A task that ran to its end returns its
-    /// value even if it was cancelled meanwhile. A task that was cancelled before its first run
-    /// never starts.
+    /// Waits for the end of the task and returns its value. If the task ran to its end, join()
+    /// returns the value, even if the task was cancelled meanwhile. A task that is cancelled before
+    /// its first run never starts.
     /// Blocks: until the task has ended.
     /// Throws: what the task threw; stopped_error, if the task never ran or did not catch the
     /// stopped_error of a wait; std::system_error (resource_deadlock_would_occur), if the caller is
@@ -51,11 +51,11 @@ public:
                       "bide: write std::move(handle).join(): it consumes the handle");
     }
 
-    /// Returns an operation that waits as join() does, for a coroutine. The handle moves into the
-    /// operation. If the wait ends early, by a time-out or a stop, the task is detached.
+    /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
+    /// early, by a time-out or a stop, the task is detached.
     /// Returns: an operation with the value of join(). In the place of a reference, the value is a
     /// std::reference_wrapper.
-    /// Throws: as join(), when awaited. If the caller is the task itself, throws in this call.
+    /// Throws: when awaited, as join(). If the caller is the task itself, this call throws.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
     /// Cancellation: the wait ends, and the task is detached; the task is not cancelled.
     async_op<async_value> async_join() && {
@@ -73,7 +73,7 @@ public:
                       "bide: write co_await std::move(handle).async_join()");
     }
 
-    /// Requests that the task ends, and returns without waiting for that.
+    /// Requests that the task ends. Does not wait for the end.
     ///
     /// If the task waits, this wait is stopped. If it does not wait, its next wait is stopped. A
     /// stopped wait returns errc::stopped or throws stopped_error. Each later operation that would

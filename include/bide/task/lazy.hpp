@@ -24,10 +24,10 @@ template <class F> using initialised_by = typename result_of_task<std::invoke_re
 } // namespace detail
 
 /// If the flag is not set, calls f() and sets the flag. If f() returns a task, awaits the task
-/// before it sets the flag.
+/// before the flag is set.
 /// Returns: a task that ends after the flag was set.
-/// Throws: when it is awaited: what f throws. After an exception or a cancellation, the next caller
-/// calls its function.
+/// Throws: when the task is awaited: what f() and its task throw. After an exception or a
+/// cancellation, the next caller calls its own function.
 template <class F> task<void> async_call_once(once_flag& flag, F f) {
     auto mine = co_await flag.async_begin();
     if (mine) {
@@ -40,7 +40,7 @@ template <class F> task<void> async_call_once(once_flag& flag, F f) {
     }
 }
 
-/// Returns the value of the cell. If the cell is empty, stores the result of f() first. If f()
+/// Returns the value of the cell. If the cell is empty, first stores the result of f(). If f()
 /// returns a task, awaits the task and stores its value.
 /// Returns: a task; its value is the value of the cell.
 /// Throws: as async_call_once().

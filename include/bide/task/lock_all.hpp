@@ -43,9 +43,9 @@ task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M
 
 /// Locks the mutexes in the order of their addresses, as scoped_lock does, for a coroutine. Waits
 /// in the queue of each mutex.
-/// Returns: a task; its value is the lock. If the task is cancelled while it waits, it throws
-/// stopped_error, and locks no mutex.
-/// Throws: when it is awaited: std::invalid_argument if a mutex is in the list twice.
+/// Returns: a task; its value is the lock. If the task is cancelled while it waits, it unlocks all
+/// mutexes and throws stopped_error.
+/// Throws: when the task is awaited: std::invalid_argument if a mutex is in the list twice.
 template <detail::lockable... M> task<scoped_lock<M...>> async_lock_all(M&... mutexes) {
     auto locked = co_await detail::lock_all(deadline::never(), std::stop_token(), mutexes...);
     co_return std::move(locked).value(); // throws if the task is cancelled

@@ -5,32 +5,33 @@
 /// \file
 /// Limits the rate of operations: a token bucket for threads and coroutines.
 //
-// This is the virtual scheduling algorithm of ITU-T I.371. In the place of its theoretical arrival
-// time, one word counts the parts of tokens that are spent. So no rate is rounded.
+// This is the virtual scheduling algorithm of ITU-T I.371. Instead of a theoretical arrival time,
+// one word stores the number of the parts of tokens that were spent. So no rate is rounded.
 //
-// A token consists of parts. The parts come one after the other: `n` parts in each period, the k-th
-// one at the time ceil(k * period / n) after the start. The bucket holds at most `burst` parts and
-// is full at the start. Let come(t) be the number of parts that have come until t. Then the bucket
-// contains come(t) + burst - spent parts. If that is more than `burst`, the bucket has overflowed,
-// and come(t) replaces `spent`.
+// A token consists of parts. The parts come, that is, are added to the bucket, one after the other:
+// `n` parts in each period, the k-th one at the time ceil(k * period / n) after the start. The
+// bucket holds at most `burst` parts and is full at the start. Let come(t) be the number of parts
+// that have come until t. Then the bucket contains come(t) + burst - spent parts. If that is more
+// than `burst`, the bucket has overflowed, and come(t) replaces `spent`.
 //
-// To take c parts at the time t is one CAS:
+// One CAS takes c parts at the time t:
 //
 //   spent := max(spent, come(t)) + c
 //
-// These parts are in the bucket when come(t) + burst >= spent. If that time is in the future, the
-// parts are reserved. Each CAS increases the word by the parts that it takes, so no token is taken
-// twice. A later CAS never gets an earlier time. If the word would overflow, the parts never come.
+// The parts are in the bucket from the first time t on at which come(t) + burst >= spent. If that
+// time is in the future, the parts are reserved. Each CAS increases the word by the parts that it
+// takes. So no token is taken twice, and a later CAS never gets an earlier time. If the word would
+// overflow, the parts never come.
 //
-// Why there are parts: whole tokens would come at fixed times. If a token were taken from a full
-// bucket just before such a time, the next token would come at once. With a burst of one, two
+// The reason for the parts: whole tokens would come at fixed times. If a token were taken from a
+// full bucket just before such a time, the next token would come at once. With a burst of one, two
 // acquisitions would then follow each other without an interval.
 //
 // A reservation is cancelled by a CAS that restores the previous word. The CAS succeeds if no later
 // reservation was made. If there is a later reservation, its time cannot change any more, and the
-// cancelled tokens are lost. They cannot go to another caller. If that caller got them before the
-// time of the later reservation, it would overtake that reservation. If it got them at that time,
-// the rate would be exceeded.
+// cancelled tokens are lost. Another caller cannot get them. If it got them before the time of the
+// later reservation, it would overtake that reservation. If it got them at that time, the rate
+// would be exceeded.
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
@@ -61,7 +62,7 @@ public:
           n_(reduced(tokens, period) * static_cast<std::int64_t>(parts_)),
           period_(reduced(period, tokens)), burst_(static_cast<count>(burst) * parts_) {}
 
-    // True if at most one token comes in a nanosecond, and n * period does not overflow.
+    // Returns true if at most one token comes in a nanosecond, and n * period does not overflow.
     static constexpr bool is_valid(std::int64_t n, std::int64_t period) noexcept {
         return n > 0 && n <= period && period <= never / n;
     }
@@ -73,7 +74,7 @@ public:
     // Requires: c is from 1 to burst().
     taken take(std::int64_t now, count c, std::int64_t latest) noexcept {
         const count come = come_until(now);
-        // Order: relaxed, for all accesses; the word carries no other data.
+        // Order: relaxed, for all accesses; the word publishes no other data.
         count seen = spent_.load(std::memory_order_relaxed);
         for (;;) {
             const count from = seen > come ? seen : come;
@@ -82,7 +83,7 @@ public:
             if (ready > latest) {
                 return {};
             }
-            // Order: relaxed; the word carries no other data.
+            // Order: relaxed; the word publishes no other data.
             if (spent_.compare_exchange_weak(seen, to, std::memory_order_relaxed,
                                              std::memory_order_relaxed)) {
                 return {from, to, ready};
@@ -90,18 +91,18 @@ public:
         }
     }
 
-    // Returns tokens to the bucket. If later tokens were taken, the tokens are lost, and the result
-    // is false.
+    // Returns tokens to the bucket. If other tokens were taken later, these tokens are lost, and
+    // the result is false.
     bool give_back(const taken& some) noexcept {
         count seen = some.to;
-        // Order: relaxed; the word carries no other data.
+        // Order: relaxed; the word publishes no other data.
         return spent_.compare_exchange_strong(seen, some.from, std::memory_order_relaxed,
                                               std::memory_order_relaxed);
     }
 
     count available(std::int64_t now) const noexcept {
         const count come = come_until(now);
-        // Order: relaxed; the word carries no other data.
+        // Order: relaxed; the word publishes no other data.
         const count spent = spent_.load(std::memory_order_relaxed);
         const count there = spent <= come           ? burst_
                             : come + burst_ > spent ? come + burst_ - spent
@@ -157,20 +158,21 @@ private:
 } // namespace detail
 
 /// A bucket of tokens. `count` tokens come in each period, evenly spaced, and the bucket holds at
-/// most `burst` of them. It is full at the start. In any time t, at most burst + count * t / period
-/// tokens are acquired. No rate is rounded. The times are exact to 2 ns, or to period * period /
-/// 2^62 ns if that is more. A period that is no whole number of nanoseconds is rounded up.
+/// most `burst` of them. The bucket is full at the start. In any interval of length t, at most
+/// burst + count * t / period tokens are acquired. The period is rounded up to whole nanoseconds.
+/// The rate is not rounded otherwise. The time of a token is exact to 2 ns, or to period * period /
+/// 2^62 ns if that is more.
 ///
-/// With a burst of 1 it is a leaky bucket: acquisitions are at least one interval apart.
+/// With a burst of 1, it is a leaky bucket: acquisitions are at least period / count apart.
 ///
 /// Waiters get their tokens in the order of their calls. An acquisition reserves its tokens at
-/// once, and then waits for their time. If the acquisition gives up, its tokens go back to the
-/// bucket. But if a later acquisition has reserved tokens meanwhile, that one keeps its time, and
-/// the returned tokens are lost. An acquisition with a time limit reserves no tokens that come
-/// after its limit.
+/// once, and then waits for their time. If the wait ends early, the tokens go back to the bucket.
+/// But if a later acquisition has reserved tokens meanwhile, the time of that acquisition does not
+/// change, and the returned tokens are lost. An acquisition with a time limit reserves no tokens
+/// that come after its limit.
 ///
-/// A number of tokens that is below 1 or above the burst is invalid: a throwing function throws
-/// std::invalid_argument, try_acquire() returns false.
+/// A number of tokens that is below 1 or above the burst is invalid. For such a number,
+/// try_acquire() returns false, and all other functions throw std::invalid_argument.
 /// Thread safety: any thread may call any member concurrently, except the destructor.
 /// Destroys: no call may be under way.
 class rate_limiter {
@@ -179,7 +181,7 @@ class rate_limiter {
 public:
     /// Makes a full bucket.
     /// Throws: std::invalid_argument, if the rate or the burst is zero or negative, if the rate is
-    /// above one token in a nanosecond, or if count times period, in nanoseconds, is above 2^63.
+    /// above one token in a nanosecond, or if count * period, in nanoseconds, is 2^63 or more.
     template <class R, class P>
     rate_limiter(std::int64_t count, const std::chrono::duration<R, P>& period,
                  std::int64_t burst = 1)
@@ -223,8 +225,8 @@ public:
     }
 
     /// Acquires n tokens as acquire() does, for a coroutine. If the tokens come only after
-    /// this_task::deadline(), takes none, and waits until the deadline stops the wait. If the task
-    /// has a shield against that stop, it then acquires the tokens.
+    /// this_task::deadline(), takes none, and waits until the deadline stops the wait. If a shield
+    /// of the task prevents that stop, the task then acquires the tokens.
     /// Throws: at the call: std::invalid_argument. When awaited: stopped_error, if the awaiting
     /// task is cancelled.
     /// Cancellation: the wait is stopped.
@@ -249,9 +251,9 @@ public:
 
         /// Returns the time at which the tokens come. That time may have passed.
         std::chrono::steady_clock::time_point ready_at() const noexcept { return at(some_.ready); }
-        /// Gives the tokens back to the bucket. A second call has no effect.
-        /// Returns: true if the tokens are back in the bucket. False if they are lost, because
-        /// other tokens were taken later. A second call returns false.
+        /// Gives the tokens back to the bucket. A second call does nothing and returns false.
+        /// Returns: true if the tokens are back in the bucket; false if they are lost, because
+        /// other tokens were taken later.
         bool cancel() noexcept {
             const tokens::taken mine = exchange_none();
             return mine && of_->tokens_.give_back(mine);

@@ -15,7 +15,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// Says how often retry() tries, and how long it waits between attempts. The wait after attempt i,
 /// counted from 1, is at most base * 2^(i-1), and at most cap.
 struct retry_policy {
-    unsigned attempts = 5;                                         ///< At most, and at least 1.
+    unsigned attempts = 5;                                         ///< The maximum; at least 1.
     std::chrono::nanoseconds base = std::chrono::milliseconds(10); ///< Not negative.
     std::chrono::nanoseconds cap = std::chrono::seconds(10);       ///< Not negative.
     /// If true, each wait is random, uniform between zero and its longest time. If false, each wait
@@ -34,7 +34,7 @@ namespace detail {
 class seeded_random {
 public:
     explicit seeded_random(std::uint64_t seed) noexcept : state_(seed) {
-        static_cast<void>(bits()); // so that small seeds differ in all bits
+        static_cast<void>(bits()); // so that the results of small seeds differ in all bits
     }
 
     std::uint64_t bits() noexcept {
@@ -163,8 +163,8 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
 /// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the
 /// last attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is
 /// stopped.
-/// Cancellation: cancels the attempt, because it runs in the awaiting task, or stops the wait
-/// between attempts.
+/// Cancellation: cancels the attempt, which runs in the awaiting task, or stops the wait between
+/// attempts.
 template <class Make, class Again = detail::always>
     requires(detail::task_source<Make> && !detail::is_task<Make>)
 task<detail::task_value_t<Make>> retry(const retry_policy& policy, Make make_task,

@@ -3,8 +3,8 @@
 #define BIDE_TASK_STRAND_HPP
 
 /// \file
-/// A serial executor over another executor. The tasks of a strand never overlap. So objects that
-/// only these tasks use need no lock.
+/// A serial executor over another executor. At most one task of a strand runs at a time. So objects
+/// that only these tasks use need no lock.
 
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -17,7 +17,7 @@ namespace detail {
 // runner. One word contains the queue, and shows whether there is a runner:
 //
 //   idle      nullptr: nothing is queued, and there is no runner
-//   running   the address of `bottom_`: nothing was posted since the runner looked last
+//   running   the address of `bottom_`: nothing was posted after the runner looked last
 //   posted    the newest posted runnable; the older ones follow by `next`, down to `bottom_` or to
 //             nullptr. There is a runner, or the poster of the oldest one starts it.
 //
@@ -28,12 +28,13 @@ namespace detail {
 // have started no runner, so the runner takes the new list, too. So no runnable is left without a
 // runner, and there is at most one runner.
 //
-// The CAS to idle is the last access of a runner. The poster that replaced idle starts the next
-// runner, so the next runner sees everything that the previous runner did [strand.hand_over].
+// The CAS to idle is the last access of a runner. The poster that replaces idle acquires what that
+// CAS has released, and starts the next runner. So the next runner sees everything that the
+// previous runner did [strand.hand_over].
 template <class Platform> class basic_serial_queue {
 public:
     // Posts a runnable. Returns true if the caller must start the runner. If the result is false,
-    // this was the last access of the caller.
+    // the caller must not access the queue afterwards.
     bool push(runnable& r) noexcept {
         // Order: relaxed; the CAS acquires and releases.
         runnable* seen = newest_.load(std::memory_order_relaxed);
@@ -48,7 +49,7 @@ public:
     }
 
     // Called by the runner. Returns false if nothing is queued. In that case, the caller is no
-    // longer the runner, and this was its last access.
+    // longer the runner, and must not access the queue afterwards.
     bool has_next() noexcept { return oldest_ != nullptr || take(); }
 
     // Called by the runner: takes the oldest runnable. Requires: has_next() has returned true.
@@ -60,7 +61,7 @@ public:
 
     // Returns true if nothing is queued and there is no runner.
     bool is_idle() const noexcept {
-        // Order: acquire [strand.hand_over]; the runner's accesses are over.
+        // Order: acquire [strand.hand_over]; the accesses of the last runner are over.
         return newest_.load(std::memory_order_acquire) == nullptr;
     }
 
@@ -113,7 +114,7 @@ public:
 
     /// Waits until the thread that ran the last runnable has left the strand.
     /// Requires: everything that was posted has run. Each task of run() has ended or was destroyed,
-    /// and the caller does not run on the strand; terminates with a message otherwise. To end the
+    /// and the caller does not run on the strand; if not, terminates with a message. To end the
     /// tasks in time, declare their task_group after the strand, or call scheduler::shutdown().
     ~strand() {
         if (is_here()) {
@@ -148,8 +149,8 @@ public:
     /// wait.
     async_op<void> schedule() noexcept { return this_task::yield().resume_on(*this); }
 
-    /// Runs a task on the strand: each step of the task, and of the tasks that it awaits. The
-    /// awaiter of run() resumes on its own executor.
+    /// Runs a task, and the tasks that it awaits, completely on the strand. The coroutine that
+    /// awaits run() resumes on its own executor.
     /// Throws: what the task throws; stopped_error, if the awaiting task is cancelled before the
     /// task starts.
     template <class T> task<T> run(task<T> work) {
@@ -162,18 +163,18 @@ private:
     struct here {
         const strand* now = nullptr;
     };
-    // Not inlined, because a coroutine may continue on another thread.
+    // Not inlined: a coroutine may continue on another thread, which has another `here`.
     BIDE_NOINLINE static const strand*& current() noexcept {
         return native_platform::local<here>().now;
     }
 
-    // Runs queued runnables. Posts the strand again only if a runnable is left. The destructor
-    // waits until a post has run. On the only thread of `where_`, it would wait forever for an
-    // unneeded post.
+    // Runs queued runnables. Posts the strand again only if a runnable is left. The reason: the
+    // destructor waits until each post has run. On the only thread of `where_`, it would wait
+    // forever for a post that is not needed.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;
-        // When has_next() has returned false, another runner may have started.
+        // When has_next() returns false, another runner may start. So nothing is accessed then.
         for (unsigned left = most; queue_.has_next(); --left) {
             if (left == 0) {
                 current() = outer;

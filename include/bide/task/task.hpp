@@ -7,8 +7,8 @@
 /// task to its end.
 
 // An await of a task uses no stack. Parent and child transfer control to each other by symmetric
-// transfer, or if the compiler does not emit a tail call, by the trampoline of core/resume.hpp. A
-// task passes its executor and its context to the tasks that it awaits.
+// transfer. If the compiler does not emit a tail call, they use the trampoline of core/resume.hpp.
+// A task passes its executor and its context to the tasks that it awaits.
 
 #include <bide/core/async_op.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
@@ -140,7 +140,7 @@ private:
     bool has_value_ = false;
 };
 
-// The outcome without a value: an exception, or none. keep() takes over the outcome of any type.
+// The outcome without a value: an exception, or none. keep() takes over only the exception.
 template <> class kept_outcome<void> : public kept_failure {
 public:
     template <class F> void compute(F&& function) noexcept { guard(std::forward<F>(function)); }
@@ -260,8 +260,8 @@ private:
 
     void drive() noexcept {
         for (;;) {
-            // If this thread has a worker, another thread takes over that worker while this thread
-            // sleeps, but not while it spins. So the thread spins only if it has no worker.
+            // If this thread runs a worker of a scheduler, another thread takes the worker over
+            // during a sleep, but not during a spin. So only a thread that runs no worker spins.
             if (queue_.empty() && local::get().host == nullptr) {
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }
@@ -294,15 +294,15 @@ private:
 
 /// A coroutine that starts when it is awaited. It can be moved, and awaited once, as an rvalue.
 ///
-/// An awaited task may be destroyed before its end. The operation that it waits for is then
-/// cancelled, and permits or items that the operation was granted are given back. In a chain of
-/// tasks, the innermost one is destroyed first, on a bounded stack. Requires: no other thread is
-/// about to resume the destroyed task (core/async_op.hpp).
+/// An awaited task may be destroyed before its end. The operation that the task waits for is then
+/// cancelled, and gives back the permits or items that it was granted. In a chain of tasks, the
+/// innermost one is destroyed first, on a bounded stack. Requires: no other thread is about to
+/// resume the destroyed task (core/async_op.hpp).
 ///
 /// If the body of a task<T> ends without co_return, and T is not void, the task has no value. If
-/// the value is then requested, the program terminates with a message. In the C++ standard, such an
-/// end is undefined behaviour. GCC 12 and clang 14 and 19 run the body to its end at every level of
-/// optimisation, and clang warns (-Wreturn-type).
+/// the value is then requested, the program terminates with a message. The C++ standard makes such
+/// an end undefined behaviour. But GCC 12 and clang 14 and 19 run the body to its end at every
+/// level of optimisation, and clang warns (-Wreturn-type).
 template <class T> class [[nodiscard("co_await it or pass it to sync_wait")]] task {
 public:
     /// The promise of the coroutine; for the compiler.
@@ -332,17 +332,17 @@ public:
     }
 
     /// Sets the name of the task in dumps and traces, if it is spawned.
-    /// Requires: the text outlives the scheduler and its trace, as a literal does; it is not
+    /// Requires: the text outlives the scheduler and its trace, as a literal does. The text is not
     /// copied.
     task named(const char* name) && noexcept {
         name_ = name;
         return std::move(*this);
     }
 
-    /// Sets the tag of the task in dumps and traces, if it is spawned; spawn_options::tag has
-    /// precedence. A member of a group or a set has this tag and not the tag of the task that made
-    /// the group.
-    /// Requires: the task was not moved from; otherwise terminates with a message.
+    /// Sets the tag of the task in dumps and traces, if it is spawned. If spawn_options::tag is
+    /// set, too, that tag is used. If the task is a member of a group or a set, this tag replaces
+    /// the tag of the task that made the group.
+    /// Requires: the task was not moved from; terminates with a message otherwise.
     task tagged(task_tag tag) && noexcept {
         promise().set_tag(detail::tag_access::number_of(tag));
         return std::move(*this);

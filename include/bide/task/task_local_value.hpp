@@ -7,28 +7,28 @@
 /// of a request or the name of a user. The values need not be passed as parameters. They are like
 /// the scoped values of Java (JEP 506).
 ///
-/// A value has a scope, which is a task. Everything that this task awaits is in the scope: its
+/// A value has a scope, which is a task. Everything that this task awaits is in the scope: the
 /// coroutines, the children of when_all() and when_any(), and the members of a task_group or a
 /// join_set that it makes. All of these end before the scope does, so the value is destroyed after
 /// the last access. The value does not change, so several threads may read it.
 ///
-/// A task that is spawned on a scheduler is in no scope, because it may outlive every scope, and a
-/// reference count would make each spawn slower. To pass a value to a spawned task, spawn a scope:
-/// `s.spawn(with_value(key, *key.get(), work()))`.
+/// A task that is spawned on a scheduler is in no scope, because the task may outlive every scope.
+/// A reference count could keep the value alive, but would make each spawn slower. To pass a value
+/// to a spawned task, spawn a scope: `s.spawn(with_value(key, *key.get(), work()))`.
 ///
 /// A function that another thread runs for the task is in no scope either. Examples are a function
 /// of spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run.
 /// Read the value before such a call, and capture it.
 //
-// A scope is the only child of a when_state, as the task of with_deadline() is. The binding of key
-// and value lies in the frame of with_value(). A task without values has no memory for them: its
-// context finds the values of its parent.
+// A scope is the only child of a when_state (compose.hpp), as the task of with_deadline() is. The
+// binding of key and value lies in the frame of with_value(). A child needs no memory for the
+// values, because its context finds the values of the parent.
 
 #include <bide/task/compose.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The key by which a task reads a value of its scope. It is usually a variable at namespace scope:
+/// The key by which a task reads a value of its scope. It is usually a global variable:
 /// \code
 /// inline bide::task_local_value<std::string> request_id;
 /// \endcode
@@ -41,15 +41,15 @@ public:
     /// The type of the value.
     using value_type = T;
 
-    /// Makes a key. No task has a value for it.
+    /// Makes a key. No task has a value of this key yet.
     constexpr task_local_value() noexcept = default;
     task_local_value(const task_local_value&) = delete;
     task_local_value& operator=(const task_local_value&) = delete;
 
-    /// Finds the innermost scope around the running task that has a value of this key. Returns the
-    /// address of that value.
+    /// Returns the address of the value of this key. If scopes nest, the innermost one with this
+    /// key gives the value.
     ///
-    /// The running task is found through the thread that runs it, as in the functions of this_task
+    /// Finds the running task through the thread that runs it, as the functions of this_task do
     /// (task/this_task.hpp).
     /// Returns: nullptr if no scope has a value of this key, or if no task runs. The value lives as
     /// long as its scope.

@@ -26,16 +26,16 @@ struct tag_access;
 /// \endcode
 /// A tag is one byte in a task. So a process has at most 255 tags. The children of a task have its
 /// tag: the children of when_all() and when_any(), and the members of a task_group or a join_set
-/// that the task has made. A task that is spawned on a scheduler does not have the tag of its
-/// spawner.
+/// that the task has made. A task that is spawned on a scheduler does not have the tag of the task
+/// that spawned it.
 class task_tag {
 public:
     /// Constructs an empty object: no tag.
     constexpr task_tag() noexcept = default;
 
-    /// Makes the tag of a text, or finds the tag of an equal text. It compares the text with the
-    /// texts of all tags, so a program should make its tags once. nullptr makes an empty tag.
-    /// Requires: the text exists until the process ends, as a literal does; it is not copied.
+    /// Makes the tag of a text, or finds the tag of an equal text. The call compares the text with
+    /// those of all tags. So a program should make its tags once. nullptr makes an empty tag.
+    /// Requires: the text exists until the process ends, as a literal does. The text is not copied.
     /// Throws: std::length_error if there are 255 other tags.
     /// Thread safety: any thread may call it.
     explicit task_tag(const char* text);
@@ -60,7 +60,7 @@ private:
 namespace detail {
 
 // The texts of all tags. The tag in place i has the number i + 1. Texts are only added, each in the
-// first free place. So a caller that reaches a free place has compared all texts before it.
+// first free place. So a caller that reaches a free place has compared its text with all others.
 template <class Platform, std::size_t Size = 255> class BIDE_SHARED basic_tag_table {
 public:
     // Returns the number of a text, from 1 on. Returns 0 if the table is full of other texts.

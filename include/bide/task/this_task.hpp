@@ -3,8 +3,8 @@
 #define BIDE_TASK_THIS_TASK_HPP
 
 /// \file
-/// Functions for the running task: yield, cancellation, shields. The waits for a time are for any
-/// coroutine.
+/// Functions for the running task: yield, cancellation, shields. Any coroutine may use the waits
+/// for a time.
 ///
 /// These functions find the running task through the thread that runs it. A task may await a
 /// coroutine of another library. After that coroutine has waited, these functions do not find the
@@ -72,8 +72,8 @@ inline async_op<void> sleep_until(deadline until) noexcept {
 /// Operations on the task that runs on the calling thread.
 namespace this_task {
 
-/// Suspends the task and enqueues it behind the tasks that are queued. It does not use the LIFO
-/// slot of the worker.
+/// Suspends the task and enqueues it behind the tasks that are queued. The LIFO slot of the worker,
+/// whose task runs next, is not used.
 /// Cancellation: a cancelled task is enqueued, too. When the task resumes, the operation is
 /// stopped.
 inline async_op<void> yield() noexcept { return {detail::yielding()}; }
@@ -99,8 +99,8 @@ inline bool is_cancelled() noexcept {
     return task != nullptr && task->is_cancelled();
 }
 
-/// Returns why the running task is cancelled. Returns none if the task is not cancelled, if it is
-/// shielded, or if no task runs.
+/// Returns why the running task is cancelled. Returns cancel_reason::none if the task is not
+/// cancelled or is shielded, or if no task runs.
 inline bide::cancel_reason cancel_reason() noexcept {
     auto* const task = detail::running_task();
     return task != nullptr && task->is_cancelled() ? task->reason() : bide::cancel_reason::none;
@@ -109,7 +109,7 @@ inline bide::cancel_reason cancel_reason() noexcept {
 /// Returns the time at which the running task is cancelled: the earliest deadline of
 /// with_deadline() and with_timeout() around it. A child of when_all(), when_any(), a task_group or
 /// a join_set has the deadline of the task that made these. A task that is spawned on a scheduler
-/// does not have the deadline of its spawner.
+/// does not have the deadline of the task that spawned it.
 /// Returns: deadline::never() if there is none, or if no task runs.
 inline bide::deadline deadline() noexcept {
     return limit_of(worker_local<native_platform>::get().running);
@@ -117,9 +117,10 @@ inline bide::deadline deadline() noexcept {
 
 /// Sets the name of the running task in dumps and traces. Replaces the name of task::named(). A
 /// child of when_all() or when_any() shares the name of its parent, so a call in the child renames
-/// the parent, too. For a function that is spawned, this is the only way to set a name. The current
-/// run is traced with the new name. If no task runs, does nothing.
-/// Requires: the text outlives the scheduler and its trace, as a literal does; it is not copied.
+/// the parent, too. For a function that is spawned, this is the only way to set a name. A trace
+/// shows the current run with the new name. If no task runs, does nothing.
+/// Requires: the text outlives the scheduler and its trace, as a literal does. The text is not
+/// copied.
 inline void set_name(const char* name) noexcept {
     auto& here = worker_local<native_platform>::get();
     if (here.running != nullptr) {
@@ -156,8 +157,8 @@ inline task_tag tag() noexcept {
     return detail::tag_access::of(tag_of(worker_local<native_platform>::get().running));
 }
 
-/// Returns a token that is stopped when the running task is cancelled and not shielded. If no task
-/// runs, the token is empty.
+/// Returns the stop token of the running task. A stop is requested when the task is cancelled and
+/// not shielded. If no task runs, the token is empty.
 ///
 /// The first call in a task allocates, and terminates if there is no memory.
 inline std::stop_token get_stop_token() noexcept {

@@ -3,7 +3,7 @@
 #define BIDE_TASK_WITH_DEADLINE_HPP
 
 /// \file
-/// Runs a task with a deadline, which also holds for the tasks that it awaits and for its children.
+/// Runs a task with a deadline. The tasks that it awaits, and its children, have the same deadline.
 ///
 /// When the deadline has passed, the task is cancelled, with the reason cancel_reason::timeout. Its
 /// current wait, or its next one, is stopped. The await continues when the task has ended. So a
@@ -20,10 +20,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The only child of a when_state, and the timer of its deadline. If the parent is destroyed, the
-// destructor of this object first cancels the timer, and then destroys the frames of the child,
-// which are not in the parent's list of awaited frames. So the timer never cancels a task that is
-// being destroyed.
+// The only child of a when_state (compose.hpp), and the timer of its deadline. If the parent is
+// destroyed, the destructor of this object first cancels the timer, and then destroys the frames of
+// the child, which are not in the parent's list of awaited frames. So the timer never cancels a
+// task that is being destroyed.
 template <task_source S> class timed_child final : public task_child<S> {
     using platform = native_platform;
 
@@ -35,8 +35,8 @@ public:
     // If the timer fires at this moment, waits until it has fired.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
-    // Arms the timer. If the parent is a task of this worker's scheduler, which outlives the task,
-    // the scheduler takes the timer. If not, bide's service takes the timer.
+    // Starts the timer. If the parent is a task of this worker's scheduler, that scheduler runs the
+    // timer, because it outlives the task. If not, bide's service threads run the timer.
     void arm(const task_promise_base& parent) noexcept {
         const auto& here = worker_local<platform>::get();
         if (timer_.when.is_never()) {
@@ -53,7 +53,7 @@ public:
         }
     }
 
-    // Returns the outcome of the child. The timer may still fire; that has no effect, because the
+    // Returns the outcome of the child. If the timer fires later, it has no effect, because the
     // child has ended.
     // Throws: the exception of the child, unless the deadline has ended the child.
     // Requires: the child has ended.
@@ -104,12 +104,12 @@ task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline unti
 /// if the first operation need not wait, it may be stopped.
 /// Returns: a task whose value is a result. The result contains the value of `work`, even if `work`
 /// ended late. If the deadline has cancelled `work` and `work` ended by stopped_error, the result
-/// is errc::timeout. If the value of `work` is itself a result, that result is not wrapped again.
-/// So if with_deadline() calls nest, there is one result. If the inner deadline ended the task,
-/// that result is errc::timeout.
+/// contains errc::timeout. If the value of `work` is itself a result, that result is not wrapped
+/// again. So nested calls of with_deadline() give one result. If the inner deadline ended the task,
+/// that result contains errc::timeout.
 /// Throws: in this call, std::system_error, if the service threads of bide cannot be started; only
-/// coroutines outside of a scheduler need these. When awaited, what the task throws, as when_all();
-/// stopped_error, if another cancellation came before the deadline.
+/// coroutines outside of a scheduler need these threads. When awaited, what the task throws, as
+/// when_all(); stopped_error, if another cancellation came before the deadline.
 /// Cancellation: cancels the task, and waits for it.
 /// Destroys: if nested calls are destroyed while they wait, the destruction uses stack for each
 /// level.

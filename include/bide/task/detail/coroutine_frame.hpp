@@ -7,7 +7,7 @@
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/resume.hpp>
 
-// Sanitizers find a use after free only where memory is not recycled.
+// Sanitizers do not find a use after free in recycled memory. So their builds do not recycle.
 #if !defined(BIDE_RECYCLE_FRAMES)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_RECYCLE_FRAMES 0
@@ -38,12 +38,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // Recycles the memory of objects that a scheduler allocates and frees often: coroutine frames and
 // task cells.
 //
-// The size classes are 8 bytes apart: many allocators place objects of 16 n + 8 bytes without a
-// gap, and half of the frames have such a size. For each class, a thread has a stack of free blocks
-// and a reserve stack. The reserve stack is full or empty. A full stack is called a batch. Threads
-// exchange whole batches through the depot of the process. So if one thread frees the blocks that
-// another thread allocates, one exchange serves many blocks. (Bonwick and Adams, "Magazines and
-// Vmem", 2001, section 3.)
+// The size classes are 8 bytes apart, because many allocators place objects of 16 n + 8 bytes
+// without a gap, and half of the frames have such a size. For each class, a thread has a stack of
+// free blocks and a reserve stack. The reserve stack is full or empty. A full stack is called a
+// batch. Threads exchange whole batches through the depot, one store of batches in a process. So if
+// one thread frees the blocks that another thread allocates, one exchange serves many blocks.
+// (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
 // in the depot. Blocks that do not fit into the depot go back to operator delete. A thread that
@@ -140,7 +140,7 @@ private:
             // Order: relaxed; the CAS acquires.
             std::uint32_t seen = taken_.load(std::memory_order_relaxed);
             // Order: acquire [frame_depot.lock]; sees what the previous holder wrote to the depot
-            // and to the blocks in the depot. Failure relaxed: retries.
+            // and to the blocks in the depot. Failure: retries.
             if (seen == 0 && taken_.compare_exchange_strong(seen, 1, std::memory_order_acquire,
                                                             std::memory_order_relaxed)) {
                 return true;
@@ -345,10 +345,10 @@ struct recycled {
 // A coroutine whose promise has no awaited_frames() is a leaf of this tree. An awaiter in the frame
 // of such a coroutine is the root of another tree.
 
-// A node of the tree: an awaited coroutine. `to` is the handle of the coroutine, which is empty
-// after the frame was destroyed. `next` is the next sibling. During the destruction, `next` is the
-// next node in destruction order. If the node has no sibling, a transfer to the coroutine uses the
-// same node.
+// A node of the tree, for an awaited coroutine. `to` is the handle of the coroutine. The handle is
+// empty after the frame was destroyed. `next` is the node of the next coroutine that the same
+// coroutine awaits. During the destruction, `next` is the next node in destruction order. If no
+// other node has the same awaiter, the transfer to the coroutine uses this node, too.
 struct awaited_frame : transfer_node {
     awaited_frame* const* awaits = nullptr; // the frames that `to` awaits: the list in its promise
 
@@ -398,7 +398,7 @@ inline void destroy_frame(std::coroutine_handle<> frame, awaited_frame* awaits) 
     frame.destroy();
 }
 
-// Tells a promise which frames its coroutine awaits, between begin() and end().
+// Between begin() and end(), a promise points to the frames that its coroutine awaits.
 class awaiting {
 public:
     awaiting() noexcept {}
@@ -415,7 +415,7 @@ public:
         }
     }
 
-    // Called first when the coroutine resumes, before the awaited frames are destroyed.
+    // When the coroutine resumes, it first calls end(), before the awaited frames are destroyed.
     void end() noexcept {
         if (promises_ != nullptr) {
             *promises_ = nullptr;
@@ -426,8 +426,8 @@ private:
     awaited_frame** promises_ = nullptr;
 };
 
-// The common base of the promises of tasks and generators: the memory of the frame, and the place
-// of the coroutine in its chain.
+// The common base of the promises of tasks and generators. It has the executor, the context and the
+// awaited frames of a coroutine.
 class chain_promise : public recycled {
 public:
     std::suspend_always initial_suspend() const noexcept { return {}; }

@@ -57,8 +57,8 @@ struct lone_frame {
     std::coroutine_handle<> to;
 };
 
-// The body of a task: its coroutine, and the callable that returned the coroutine. A coroutine
-// lambda uses its captures until the coroutine ends, so the callable is destroyed after the frame.
+// The body of a task: its coroutine, and the callable if the source is one. A coroutine lambda uses
+// its captures until the coroutine ends, so the callable is destroyed after the frame.
 //
 // `Frame` is lone_frame for a spawned task, and awaited_frame for a child (compose.hpp).
 template <spawnable S, class Frame = lone_frame> class task_body {
@@ -160,9 +160,9 @@ private:
 
 using task_header = basic_task_header<native_platform>;
 
-// Handles the exception of a task whose join handle was dropped. Ownership of the function is
-// shared, because a handle may be dropped after the scheduler is destroyed. The object is one
-// pointer, because every task contains such an object.
+// Handles the exception of a task whose join handle was dropped. A handle may be dropped after the
+// scheduler is destroyed, so the objects share the ownership of the function. Every task contains
+// such an object, so it is only one pointer.
 class unhandled {
 public:
     using function = std::function<void(std::exception_ptr)>;
@@ -206,7 +206,7 @@ private:
 };
 
 // The executor to which spawned tasks belong. It starts tasks, reports unhandled exceptions and
-// runs blocking functions. Its base class (task_control.hpp) has the members that models use, too.
+// runs blocking functions. The base class (task_control.hpp) is for simulated platforms, too.
 class task_home : public basic_task_home<native_platform> {
 public:
     // Enqueues a new task. Refuses it if the home is closing.
@@ -231,12 +231,12 @@ protected:
     ~task_home() = default;
 };
 
-// A task, with the part that belongs to the owner of its outcome. The owner is a join handle, a
+// A task with the members that depend on the owner of its outcome. The owner is a join handle, a
 // group (sched/task_group.hpp) or a join_set.
 template <class E>
 concept task_end = std::derived_from<E, task_header> && requires(E& end) {
     end.kept();                 // the kept_outcome
-    { end.settled() } noexcept; // called when the outcome is stored, while the home is alive
+    { end.settled() } noexcept; // called when the outcome is stored, before the home is destroyed
 };
 
 // A task whose outcome a join handle may ask for.

@@ -9,9 +9,9 @@
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
 //                       and when_any is such a chain (compose.hpp).
-//   basic_task_header   a spawned task: a chain, its home (basic_task_home), the links of a list,
-//                       and a gate that opens when the task ends; joiners wait at the gate. A cell
-//                       (task_cell.hpp) adds the code that the task runs, and the outcome.
+//   basic_task_header   a spawned task: a chain, its executor (basic_task_home), the links of a
+//                       list, and a gate that opens when the task ends; joiners wait at the gate. A
+//                       cell (task_cell.hpp) adds the code that the task runs, and the outcome.
 //
 // A spawned task is one allocation. It is destroyed with its last reference. The scheduler has a
 // reference until the task has ended. A join handle has another one.
@@ -34,7 +34,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //   0       active      the task is queued or runs. The bit is clear while the task waits, with one
 //                       exception: a task that begins to wait for its children after it was
 //                       cancelled stays active, because nothing can interrupt that wait.
-//   1       claimed     a canceller interrupts the wait, so the wait's node must stay where it is
+//   1       claimed     a canceller interrupts the wait, so the wait's node must not be destroyed
 //   2       notified    the wait has ended while `claimed` was set; the canceller wakes the task
 //   3       complete    the task has ended; its outcome does not change any more
 //   4       cancelled   cancel() was called; never cleared
@@ -54,16 +54,16 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // The decider of a wait is the thread that grants it, times it out or stops it. Each suspension has
 // exactly one wake, by the decider of its wait. So no task is queued twice. The bit `active` is
 // cleared before the node is queued. So a wake may come while the task is still entering its wait.
-// The task is then posted as usual, and another worker may run it before the old worker has left
-// the task.
+// The task is then posted as usual, and another worker may run it before the old worker has
+// finished the suspension.
 //
 // A canceller accesses the node of a wait while another thread may end that wait. The node must not
 // be destroyed meanwhile [task.claim]. If the canceller finds the task waiting, it sets `cancelled`
 // and `claimed` in one step. While a task is claimed, it is not resumed: a wake only sets
-// `notified`. So the node outlives the interruption. If the wait has ended by then, the canceller
-// posts the task after the interruption. A canceller may also claim a task whose node is then
-// refused or granted at once. Such a task stays on its thread and needs no wake, but it first waits
-// until the claim has ended. A task that is cancelled while it is active or shielded learns of the
+// `notified`. So the node outlives the interruption. If the wait ends during the interruption, the
+// canceller posts the task afterwards. A canceller may also claim a task whose wait is then refused
+// or granted at once. Such a task continues on its thread without a wake, but first waits until the
+// claim has ended. A task that is cancelled while it is active or shielded learns of the
 // cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
@@ -148,7 +148,7 @@ public:
             next = seen | ((seen & claimed) != 0 ? notified : active);
             // Order: acq_rel [task.claim]; release: the task sees what the decider wrote, even if
             // the canceller posts the task. Acquire: the accesses of a canceller whose claim has
-            // ended happen before the next steps of the task.
+            // ended happen before the task continues.
             // Failure: retries.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
@@ -193,9 +193,9 @@ public:
         do {
             next = seen & ~(claimed | notified);
             next |= (seen & notified) != 0 ? active : 0;
-            // Order: acq_rel [task.claim]; if the wait has ended, the canceller sees what the
-            // thread that ended it wrote. The canceller's accesses to the node happen before the
-            // next steps of the task. Failure: retries.
+            // Order: acq_rel [task.claim]; if the wait has ended, the canceller sees the writes of
+            // the thread that ended the wait. The canceller's accesses to the node happen before
+            // the task continues. Failure: retries.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & notified) != 0;
@@ -207,8 +207,8 @@ public:
     // reference and returns true; the scheduler still has a reference. If the task is complete,
     // returns false. The caller then still has its reference, and must discard the outcome.
     bool forgo() noexcept {
-        // Order: acquire [task.outcome]; sees the outcome, if the task is complete. In a complete
-        // task, `kept` has no meaning.
+        // Order: acquire [task.outcome]; sees the outcome, if the task is complete. After the task
+        // is complete, `kept` is not read any more.
         word seen = word_.load(std::memory_order_acquire);
         do {
             if ((seen & complete) != 0) {
@@ -256,8 +256,9 @@ public:
 
     bool is_cancelled() const noexcept {
         // Order: seq_cst [task.claim]; sees the writes before the cancellation. seq_cst for
-        // [task.stop_token]: the task reads `cancelled` after it has set its stop source, and the
-        // canceller looks for the stop source after it has set `cancelled`.
+        // [task.stop_token]: the task sets its stop source and then reads `cancelled`. The
+        // canceller sets `cancelled` and then reads the stop source. So one of them sees the write
+        // of the other.
         return is_cancelled(word_.load(std::memory_order_seq_cst));
     }
 
@@ -457,7 +458,7 @@ protected:
     // task.
     virtual void finish() noexcept = 0;
     virtual void first_wait() noexcept {}
-    // Returns true if the owner of the task cancels all its tasks.
+    // Returns true if the owner of the task cancels all tasks that it owns.
     virtual bool is_closing() const noexcept { return false; }
     virtual bool may_finish_here() const noexcept { return true; }
     // Posts to_run() to a thread that may call finish().
@@ -472,9 +473,9 @@ protected:
                 return finish();
             }
             local& here = local::get();
-            // Gives the task a budget, also on a thread that is no worker. If the task was
-            // cancelled before its start, the budget is already spent. So the first operation of
-            // the task is stopped.
+            // Gives the task a budget of operations, also on a thread that is no worker. If the
+            // task was cancelled before its start, the budget is already spent. So the first
+            // operation of the task is stopped.
             const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
@@ -546,7 +547,7 @@ private:
     bool has_waited_ = false;
     bool ended_ = false;
     bool never_ran_ = false;
-    // The number of awaits of children since the cancellation, up to whole_budget:
+    // The number of awaits of children after the cancellation, up to whole_budget:
     std::uint8_t refused_ = 0;
     static_assert(local::whole_budget <= 0xff);
 
@@ -737,7 +738,7 @@ public:
         BIDE_PROBE(task_spawn, this);
     }
 
-    // Ends the task without running it. Called instead of the first post() after a shutdown.
+    // Ends the task without running it. After a shutdown, called instead of the first post().
     void refuse() noexcept {
         this->never_start();
         end();
