@@ -87,7 +87,7 @@ private:
 /// that returns a task (see task_runner::spawn()). The task resumes on this executor after each
 /// wait.
 ///
-/// On the executor's only thread, await async_join(): join() would block the executor.
+/// On the executor's only thread, await async_join(), because join() would block the executor.
 /// Returns: the handle. If the handle is dropped and the task throws, the program terminates.
 /// Throws: std::bad_alloc. Then `source` is destroyed and has not begun.
 /// Requires: `where` runs what is posted to it, and exists until the task has ended.

@@ -39,7 +39,8 @@
 // counted it as searching; that waker is about to give the worker a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
-// at least as many workers search as queues have jobs. These steps keep the invariant:
+// the number of searching workers is at least the number of queues that have jobs. These steps keep
+// the invariant:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
 //   - A searcher that takes the last job of a queue ends its search. So there is one searcher less
@@ -109,10 +110,11 @@ public:
     /// there is a timed sleeper.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
-    /// Called after an arm of a short fork-join was published. Returns a sleeping worker that the
-    /// caller must unpark. Returns none if no worker sleeps, a worker searches, or there is a timed
-    /// sleeper. If there is a timed sleeper, the end of a search does not wake a worker for the arm
-    /// either. If no worker takes the arm, the owner of the arm runs it.
+    /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
+    /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
+    /// there is a timed sleeper. If there is a timed sleeper, the end of a search does not wake a
+    /// worker for the arm either. If no worker takes the arm, the thread that has forked it runs
+    /// it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
@@ -153,9 +155,9 @@ public:
 
     /// Adds the caller to the sleepers. If `searching` is true, the caller counts as searching, and
     /// this call ends its search. The caller must then check every queue once. After the check, the
-    /// caller sleeps until it is unparked, or calls retract(). The caller becomes the timed
-    /// sleeper, and the call returns true, if `may_time` is true, there is no other timed sleeper,
-    /// and some worker neither sleeps nor is blocked.
+    /// caller sleeps until it is unparked, or calls retract(). Returns true if the caller becomes
+    /// the timed sleeper: `may_time` is true, there is no other timed sleeper, and some worker
+    /// neither sleeps nor is blocked.
     bool announce(unsigned self, bool searching, bool may_time) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
@@ -187,7 +189,7 @@ public:
     }
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If the result is
-    /// 0, a new job may stay unseen.
+    /// 0, a new job may stay unseen, because there is no sleeper to wake for it.
     unsigned add_blocked(int by) noexcept {
         // Order: release [idle.blocked]; if the last sleeper leaves the set after this step, it
         // sees that this worker is blocked.
@@ -212,7 +214,7 @@ public:
     unsigned sleepers() const noexcept {
         return count(word_.load(std::memory_order_relaxed), sleeping_);
     }
-    /// Returns sleepers(), for code that asks often: its cache line changes only with the number.
+    /// Returns sleepers(), from a cache line that changes only with that number.
     unsigned sleepers_hint() const noexcept {
         // Order: relaxed; a hint.
         return sleepers_.load(std::memory_order_relaxed);

@@ -273,9 +273,10 @@ public:
     }
 
     /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
-    /// returns a T. A function that returns a task is called on the calling thread. It exists until
-    /// the child has ended, so the coroutine of a lambda may use the captures. The child runs a
-    /// function that returns a T. If the set is cancelled, the child never starts.
+    /// returns a T. The calling thread calls a function that returns a task. The function exists
+    /// until the child has ended, so the coroutine of a lambda may use the captures. A function
+    /// that returns a T is called when the child runs. If the set is cancelled, the child never
+    /// starts.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <class S>
         requires(detail::is_source_of<T, S>)
@@ -294,7 +295,8 @@ public:
     /// this call: use async_join_next().
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
     /// Throws: what the child threw; stopped_error, if the child was stopped for another reason
-    /// than a cancellation of the set, or if it never ran because the runner has shut down.
+    /// than a cancellation of the set; stopped_error, if the runner had shut down before the child
+    /// started.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -313,8 +315,8 @@ public:
 
     /// Waits as join_next() does, for a coroutine. If the wait ends early, by a time-out, a stop or
     /// a select, the children continue.
-    /// Throws: what join_next() throws; as_result() does not catch that. stopped_error, if the
-    /// awaiting task is cancelled.
+    /// Throws: what join_next() throws, also with as_result(); stopped_error, if the awaiting task
+    /// is cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the set is cancelled; a
     /// cancelled task waits until all children have ended.
     async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }

@@ -10,8 +10,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Counts since the start of the scheduler: snapshots, which need not be consistent with each
-/// other.
+/// The counts of a scheduler since its start. Each count is a snapshot. The counts need not be
+/// consistent with each other.
 struct scheduler_stats {
     std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
     std::uint64_t completed = 0;     ///< those of them that have ended

@@ -17,8 +17,8 @@
 //            one. A thief's claim moves it by half of the items.
 //   steal    equal to `real` while no thief is at work; a pop then moves both. A thief's claim
 //            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
-//            copied its items, it moves `steal` up to the current `real`.
-//            It is one less than `real` while the owner moves the items to another buffer.
+//            copied its items, it moves `steal` up to the current `real`. While the owner moves the
+//            items to another buffer, `steal` is one less than `real`.
 //   (`steal` is never past `real`; `tail` is never past `steal` by more than the capacity)
 //
 // A thief is at work from its claim until it moves `steal`. Only this thief reads the slots from
@@ -303,7 +303,7 @@ private:
     }
 
     // Prefetches the item at the position `at`, if there is one. The owner takes that item soon. If
-    // many items are queued, the item is in no cache.
+    // many items are queued, the caches no longer hold it.
     void prefetch(position at, position tail) noexcept {
         if (distance(at, tail) > 0) {
             const runnable* const item = slot_of(at);

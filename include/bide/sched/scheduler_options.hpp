@@ -20,8 +20,8 @@ class trace_sink;
 /// The options of a scheduler. The defaults suit most programs.
 struct scheduler_options {
     /// The number of workers. 0 means the number of processors that the process may use, at least
-    /// 1. The affinity mask of the process and the CPU quota of its control group limit that
-    /// number. If num_workers is above 1,048,575, the constructor of the scheduler throws
+    /// 1. That number is limited by the affinity mask of the process and by the CPU quota of its
+    /// control group. If num_workers is above 1,048,575, the constructor of the scheduler throws
     /// std::invalid_argument.
     unsigned num_workers = 0;
 
@@ -52,9 +52,9 @@ struct scheduler_options {
     /// std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
-    /// Called on each thread that becomes a worker, before its first task. Another thread that runs
-    /// a worker while the worker's own thread is blocked calls it, too. If it throws, the program
-    /// terminates, as if on_unhandled had thrown.
+    /// Called on each thread that becomes a worker, before its first task. If the thread of a
+    /// worker is blocked, the thread that runs the worker meanwhile also calls this function. If
+    /// the function throws, the program terminates, as if on_unhandled had thrown.
     std::function<void(unsigned worker)> on_worker_start{};
 
     /// Called on each thread that was a worker, after its last task. If it throws, the program
@@ -154,7 +154,7 @@ protected:
 
 namespace detail {
 
-// Returns a time of the options in nanoseconds, at least 0 and at most 1 s.
+// Converts a duration to nanoseconds, at least 0 and at most 1 s.
 inline std::int64_t option_ns(std::chrono::microseconds wanted) noexcept {
     constexpr std::int64_t most = 1'000'000'000;
     const std::int64_t ns = deadline::saturated_ns(wanted);

@@ -46,13 +46,13 @@ namespace detail {
 // If a task that waits for its group is cancelled, it continues to wait until all members have
 // ended (wait_steps::on_cancel).
 
-// Enqueues `w` or completes it.
+// Enqueues the waiter `w` or completes it.
 // If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
 // not enqueue `w` and returns that outcome.
 // If `what` is an outcome, completes `w` with it and returns it. If the select of `w` has already
 // chosen another case, does nothing and returns waiting.
-// Requires: the caller holds the lock of the queue. After its release, the caller passes the result
-// to settle_if_over().
+// Requires: the caller holds the lock of the queue. When it has released the lock, the caller
+// passes the result to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
                            wait_status what) noexcept {
@@ -484,11 +484,11 @@ public:
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Starts a child. `source` is a task, a function that returns a task, or another function. A
-    /// function that returns a task is called on the calling thread. It exists until the child has
-    /// ended, so the coroutine of a lambda may use the captures. The child runs any other function.
-    /// The value of the child is dropped. If the group is cancelled, the child never starts. If the
-    /// runner has shut down, the child counts as failed with stopped_error.
+    /// Starts a child. `source` is a task, a function that returns a task, or another function. The
+    /// calling thread calls a function that returns a task. The function exists until the child has
+    /// ended, so the coroutine of a lambda may use the captures. Another function is called when
+    /// the child runs. The value of the child is dropped. If the group is cancelled, the child
+    /// never starts. If the runner has shut down, the child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call: use async_spawn().
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.

@@ -26,8 +26,8 @@
 // external call to the scheduler.
 //
 // Posts after the end. If a runnable is posted when no worker is left, it runs on another executor.
-// The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
-// [lifecycle.unrun].
+// The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue.
+// So one of the two finds the runnable and forwards it [lifecycle.unrun].
 
 #include <bide/task/detail/task_control.hpp>
 

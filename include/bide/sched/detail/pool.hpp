@@ -18,12 +18,12 @@
 //   other workers     half of another worker's ring; if that ring is empty, the oldest child of a
 //                     when_all() that the other worker has forked and not started; at most half of
 //                     the workers search at a time
-//   fork-joins        the oldest arm (basic_arm_source in worker.hpp)
+//   fork-joins        the oldest arm: a function of a fork-join (basic_arm_source in worker.hpp)
 //
 // If it finds nothing, it sleeps. If the worker's last job was an arm of a fork-join, the worker
 // first continues to search, for as long as a wake would take. The sleep protocol (idle.hpp) has
-// three steps: announce, check every queue once more, sleep without a time-out. Each push makes its
-// job visible and then asks idle.hpp which worker to wake [idle.announce].
+// three steps: announce the sleep, check every queue once more, sleep. Each push makes its job
+// visible and then asks idle.hpp which worker to wake [idle.announce].
 //
 // High and low jobs have one queue each: a list under a lock, which all workers share. Any worker
 // may take such a job, and a push of such a job wakes a sleeping worker. Only one thread may run a
@@ -92,15 +92,16 @@ public:
     // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
     // the idle thread run `w`. Returns false if there is no idle thread.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Returns true if hand_to_idle_thread() would succeed. A substitute (scheduler_core.hpp) calls
-    // it after it has announced that its worker sleeps.
+    // Returns true if hand_to_idle_thread() would succeed. A substitute, which runs a worker in
+    // place of the worker's own thread (scheduler_core.hpp), calls it after it has announced that
+    // its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
     // Unparks the thread that was started for the worker with the given number. That thread owns no
     // worker now, and a pinned job was pushed for it.
     virtual void wake_thread(unsigned) noexcept {}
     // Called when a worker has found nothing to run and has announced its sleep. Each announcement
-    // is a read-modify-write of the same word, so the last worker that announces sees what the
-    // other workers did before their announcements.
+    // is a read-modify-write of the same word. So the worker that announces last sees what all
+    // others did before their announcements, and can add up their counters.
     virtual void found_nothing() noexcept = 0;
     // Returns true if `where` is the executor of the high tasks, of the low tasks, or of the tasks
     // that are pinned to the calling thread.
@@ -155,8 +156,8 @@ public:
     }
 
     // Called when a worker goes to sleep. next() reads the time of the earliest timer, with order
-    // seq_cst. If no leader wakes at or before that time, the caller becomes the leader, and `mine`
-    // becomes the time at which it wakes. If a leader does, `mine` does not change.
+    // seq_cst. If a leader wakes at or before that time, does not change `mine`. If not, makes the
+    // caller the leader, and sets `mine` to the time at which the caller wakes.
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
@@ -382,7 +383,8 @@ public:
     }
 
     // Called by the running job. When the job has ended, the worker queues `r` behind all other
-    // jobs. If `r` is a chain that has paused, `paused` points to `r`; if not, `paused` is nullptr.
+    // jobs. If `r` is a chain of coroutines that has paused (wake_scope.hpp), `paused` points to
+    // `r`; if not, `paused` is nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
@@ -581,8 +583,8 @@ private:
         if (paused == nullptr) { // the parent waits or lets other tasks run
             enqueue_children(w);
         } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
-            // The chain may never wait, and takes its children back when it runs or pauses. So its
-            // oldest child is queued after a number of pauses.
+            // Each time the chain runs or pauses, it takes its children back. If it never waits, no
+            // worker would run them. So its oldest child is queued after a number of pauses.
             paused->pauses = 0;
             if (runnable* const oldest = w.children.steal()) {
                 push_ring(w, *oldest);
@@ -778,10 +780,10 @@ private:
         return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
     }
 
-    // Selects the class of the next job (class_shares), and takes a high or a low job if its turn
-    // has come. If there is no low job, takes a high one. If it has found none, takes a pinned job,
-    // every second time. If there is still no job, and take_due() is due (injector_is_due), returns
-    // the job of take_due(). If it returns nullptr, a normal job comes next. Not inlined, because
+    // Returns a high, low or pinned job, or a job of take_due(). Returns nullptr if a normal job
+    // comes next. class_shares selects the class of the job. If the class is low and has no job,
+    // takes a high job instead. If it has found no job, takes a pinned job, every second time. If
+    // it has still found none, and `injector_is_due` is set, calls take_due(). Not inlined, because
     // most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
@@ -817,8 +819,8 @@ private:
     // others to the ring. If the injector is empty, takes the job of the LIFO slot, or a high or a
     // low job.
     runnable* take_injected(worker& w) noexcept {
-        // If no other worker steals from this ring, takes one job, so that no job waits in the
-        // ring.
+        // If workers do not steal, takes one job only, because no other worker could take a further
+        // job out of this ring. A single worker takes its share.
         run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
         runnable* const first = share.pop();
         if (first == nullptr) {
@@ -922,8 +924,8 @@ private:
 
     // Returns true if neither the queues of `w` nor the injector have a job.
     bool has_nothing(const worker& w) const noexcept {
-        // Order: relaxed; only the owner puts a job into the slot. The owner may miss that another
-        // worker has taken the job.
+        // Order: relaxed; only the owner puts a job into the slot. If another worker has taken the
+        // job, the owner may still see it, and then looks once more in vain.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
                injector_.empty() && !(uses_classes() && has_class_work(w));
     }

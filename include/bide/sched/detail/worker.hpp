@@ -66,18 +66,19 @@ template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_pool;
 template <class Platform> struct basic_worker;
 
-// The source of the arms of fork-joins. An idle worker asks it when the queues of the pool are
-// empty. A pool that has had no fork-join has no such source, and does not need fork_lane.hpp.
+// The source of the arms of fork-joins. An arm is a function of a fork-join; a worker may take it
+// from the thread that has forked it. An idle worker asks the source when the queues of the pool
+// are empty. A pool that has had no fork-join has no source, and does not need fork_lane.hpp.
 template <class Platform> class basic_arm_source {
 public:
     virtual ~basic_arm_source() = default;
 
     // Takes the oldest arm and stores it in `w.arm`, which the worker then runs. Returns false if
-    // there is no arm. Sets `left` to true if the remaining arms are worth the wake of another
-    // worker.
+    // there is no arm. Sets `left` to true if another worker should be woken for the remaining
+    // arms.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
-    // Returns true if there is an arm. A worker calls it in its last check before it sleeps
-    // [idle.announce].
+    // Returns true if there may be an arm to take. A worker that has announced its sleep calls it,
+    // to check the fork-joins a last time before it sleeps [idle.announce].
     virtual bool has_work() const noexcept = 0;
     // Called when the calling thread leaves the pool.
     virtual void drop_thread_lane() noexcept = 0;
@@ -254,9 +255,9 @@ private:
     typename Platform::template atomic<futex_word> state_{empty};
 };
 
-// Waits for the token of the worker with the given number, in `io` if it is not nullptr. Coroutines
-// without an executor that the driver resumes are posted to `spare`. Returns what
-// basic_sleeper::park() returns.
+// Waits for the token of the worker with the given number, in `io` if it is not nullptr. If the
+// driver resumes a coroutine that has no executor, the coroutine is posted to the executor that
+// spare() returns. Returns what basic_sleeper::park() returns.
 template <class Platform>
 bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* its_worker,
                  unsigned number, deadline until, driver* io, trace_sink* trace,
@@ -364,11 +365,11 @@ public:
         polls_ = 0;
     }
 
-    // When a chain (compose.hpp) has paused many times, its oldest child is queued. Returns after
-    // how many pauses that happens, at most 4,096. If the chain is the only job, this is the number
-    // of pauses that take 1 ms. If other jobs are queued, the number is larger, because these jobs
-    // may be children, too: if all children were queued soon, a tree of when_all would run breadth
-    // first.
+    // When a chain of coroutines (compose.hpp) has paused many times, its oldest child is queued.
+    // Returns after how many pauses that happens, at most 4,096. If the chain is the only job, this
+    // is the number of pauses that take 1 ms. If other jobs are queued, the number is larger,
+    // because these jobs may be children, too: if all children were queued soon, a tree of when_all
+    // would run breadth first.
     unsigned child_pauses(unsigned queued) const noexcept {
         return interval_ * ((std::min)(queued, 31U) + 1);
     }
