@@ -8,7 +8,7 @@
 // The tasks of a runner belong to one object, their home (task_control.hpp). The runner holds a
 // reference to the home. Each task holds one, too, from start() until task_ended(), which is its
 // last access to the home. The last reference deletes the home. So the runner's destructor does not
-// wait for the tasks. An executor that counts its users counts each task as one (core/resume.hpp).
+// wait for the tasks. An executor that counts its users counts each task (core/resume.hpp).
 
 #include <bide/sched/task_runner.hpp>
 

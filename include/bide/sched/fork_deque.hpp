@@ -3,10 +3,11 @@
 #define BIDE_SCHED_FORK_DEQUE_HPP
 
 // Holds the jobs that one thread, the owner, has forked and not joined yet, as a stack. The younger
-// part of the stack is private to the owner. (A split deque: Dinan, Larkins, Sadayappan,
-// Krishnamoorthy, Nieplocha, "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace",
-// MuCoCoS 2014. Here a push or pop in the private part costs one relaxed load and one compare, and
-// no fence instruction.)
+// part of the stack is private to the owner. The older part is public: thieves (other threads)
+// steal from it. To publish a job is to move it to the public part. (A split deque: Dinan, Larkins,
+// Sadayappan, Krishnamoorthy, Nieplocha, "Scalable Work Stealing", SC 2009; van Dijk, van de Pol,
+// "Lace", MuCoCoS 2014. Here a push or pop in the private part costs one relaxed load and one
+// compare, and no fence instruction.)
 //
 // The job of the fork at depth i is in slot i:
 //
@@ -56,8 +57,8 @@
 // this top in reset(), which keeps such a limit. Or a thief took the last job, and then wrote
 // `requested`.
 //
-// A late request may replace another request. Each request is an exchange, so an owner that reads
-// the last request of a chain of exchanges sees which jobs all thieves of the chain have taken.
+// A late request may replace another request. Each request is an exchange. So an owner that reads
+// the last of several requests in a row sees which jobs all their thieves have taken.
 //
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
 // publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
@@ -197,7 +198,7 @@ public:
             }
             if (at + 1 == split_of(seen)) {
                 // Order: release [fork_deque.request]. If the owner reads this request, or a later
-                // request of the chain of exchanges, the owner sees which job was taken.
+                // one that has replaced it, the owner sees which job was taken.
                 limit_.exchange(requested, std::memory_order_release);
             }
             // Order: acquire [fork_deque.grow]; sees the buffer in which the slot was published, or

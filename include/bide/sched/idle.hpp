@@ -28,19 +28,19 @@
 //
 //   pusher: job visible   read the word          worker: announce   look at every queue
 //
-// If the pusher's read precedes an announcement in the order of these steps, the job became visible
-// before that worker's look, and the look sees the job. So a worker that announces after the
-// pusher's read does not sleep while the job is queued.
+// Case 1: the pusher's read precedes an announcement in the order of these steps. Then the job
+// became visible before that worker's look, and the look sees the job. So a worker that announces
+// after the pusher's read does not sleep while the job is queued.
 //
-// If the announcement precedes the pusher's read, the pusher reads that a worker sleeps. If a
-// worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If no
-// worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look, it
-// retracts its announcement. If the worker is no longer in the set, a waker has removed it and
+// Case 2: the announcement precedes the pusher's read. Then the pusher reads that a worker sleeps.
+// If a worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If
+// no worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look,
+// it retracts its announcement. If the worker is no longer in the set, a waker has removed it and
 // counted it as searching; that waker is about to give the worker a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
 // the number of searching workers is at least the number of queues that have jobs. These steps keep
-// the invariant:
+// it:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
 //   - A searcher that takes the last job of a queue ends its search. So there is one searcher less
@@ -113,8 +113,7 @@ public:
     /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
     /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
     /// there is a timed sleeper. If there is a timed sleeper, the end of a search does not wake a
-    /// worker for the arm either. If no worker takes the arm, the thread that has forked it runs
-    /// it.
+    /// worker for the arm either. If no worker takes the arm, the thread that forked it runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
@@ -146,7 +145,7 @@ public:
     /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
     /// if another worker should be woken, for one of three reasons. The queue from which the caller
     /// took its job may have further jobs. The caller may have moved jobs to another queue. Or the
-    /// caller's job came from no queue, but from a timer, for example, so the job for which the
+    /// caller's job came from no queue (but from a timer, for example). Then the job for which the
     /// caller was woken is still queued. Returns the worker that the caller must unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS checks this value.

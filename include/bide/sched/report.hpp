@@ -36,8 +36,8 @@ scheduler_stats stats_of(const scheduler& of) noexcept;
 /// Throws: std::bad_alloc.
 /// Thread safety: any thread may call it at any time.
 void dump(const scheduler& of, std::FILE* to);
-/// Writes the number of tasks, the state of the loop, how many runnables of other threads wait for
-/// it, and the names of the tasks that wait, as text. Each number is a snapshot.
+/// Writes, as text, the number of tasks, the state of the loop, the number of runnables that other
+/// threads have queued, and the names of the tasks that wait. Each number is a snapshot.
 /// Throws: std::bad_alloc.
 /// Thread safety: any thread may call it at any time.
 void dump(const run_loop& of, std::FILE* to);

@@ -30,16 +30,16 @@
 // buffer of twice the size. Before the move, the owner sets `steal` to real - 1, by a CAS that
 // requires steal == real. If a thief is at work, the CAS fails, and the owner does not move the
 // items. During the move, steal != real, so no thief claims an item. A thief reads the address of
-// the buffer only after its claim [run_queue.buffer], so the owner frees the old buffer at once.
+// the buffer only after its claim [run_queue.buffer], so the owner may free the old buffer at once.
 //
-// If there is no memory for a larger buffer, or a thief is at work in a full buffer, the ring does
-// not take the new item.
+// A full ring does not take a new item in two cases: there is no memory for a larger buffer, or a
+// thief is at work.
 //
 // Each change of `head_` is a read-modify-write, and so continues the release sequence of the thief
-// that moved `steal`. The only exception is the owner's store at the end of a move to another
-// buffer. The owner has acquired the sequence at the beginning of that move. If a position that a
-// thief has read is outdated, the thief's CAS fails, unless the position is older by exactly 2^32
-// items.
+// that moved `steal`. So an owner that acquires a later value knows that the thief has read its
+// slots. The only exception is the owner's store at the end of a move to another buffer. The owner
+// has acquired the sequence at the beginning of that move. If a position that a thief has read is
+// outdated, the thief's CAS fails, unless the position is older by exactly 2^32 items.
 //
 // [idle.announce] in idle.hpp: the owner of a ring pushes new items or the items that it has
 // stolen. After the push, it sees each worker that announced its sleep before. A worker that
@@ -166,9 +166,9 @@ public:
 
     /// Returns true if there is nothing to take. Does not count items that a thief has claimed. Any
     /// thread may call it.
-    /// Blocks: while a thief is at work and the ring has items that are not claimed, because no
-    /// other thief can take these items until the first thief has copied its part. Also blocks
-    /// while the owner moves the items to another buffer.
+    /// Blocks: while a thief is at work and the ring has items that are not claimed: no other thief
+    /// can take these items until the first thief has copied its part. Also blocks while the owner
+    /// moves the items to another buffer.
     bool empty() const noexcept {
         // Order: seq_cst [idle.announce]; a worker reads the tail after its announcement.
         const position tail = tail_.load(std::memory_order_seq_cst);

@@ -22,8 +22,8 @@ struct scheduler_access;
 /// tasks from busy ones. A task that awaits an operation of bide does not occupy its thread. A task
 /// may also block its thread in an operation of bide. If no other worker is idle, another thread
 /// runs the worker meanwhile. If no such thread can be started, queued tasks wait until another
-/// worker runs them. The scheduler then tries to start the thread every 10 ms, as long as it needs
-/// the thread.
+/// worker runs them. The scheduler then tries to start the thread every 10 ms while it needs the
+/// thread.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
@@ -58,9 +58,9 @@ class BIDE_SHARED scheduler : public task_runner {
 public:
     /// Starts the workers.
     /// Throws: std::bad_alloc. std::invalid_argument if num_workers is above 1,048,575 or no thread
-    /// can have a stack of stack_size. std::system_error if a thread cannot be started, for example
-    /// because there is no memory for its stack, or if the driver is attached to another scheduler.
-    /// After an exception, no thread is left, and none has called on_worker_start.
+    /// can have a stack of stack_size. std::system_error if a thread cannot be started (there is no
+    /// memory for its stack, for example), or if the driver is attached to another scheduler. After
+    /// an exception, no thread is left, and none has called on_worker_start.
     explicit scheduler(scheduler_options options = {});
 
     /// Starts `num_workers` workers. 0 means the default number.
@@ -96,8 +96,8 @@ public:
     std::optional<unsigned> this_worker() const noexcept;
 
     /// Runs a function that blocks, on an idle or new thread for blocking tasks. If there are
-    /// max_blocking_threads such threads already and none is idle, the function waits for the next
-    /// one that becomes free.
+    /// max_blocking_threads such threads already and none is idle, the function waits until one of
+    /// them is free.
     /// Throws: what spawn() throws; std::system_error if there is no thread for blocking tasks and
     /// none can be started.
     template <class F>

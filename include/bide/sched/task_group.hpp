@@ -17,8 +17,8 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // What task_group and join_set share: the group, the cells of its members, and the blocking wait
-// for them. The state of a group is the number of children that have not ended, the waiters for
-// their end, the members that can be cancelled, and the first failure. One lock guards this state.
+// for them. A group stores the number of children that have not ended, the waiters for their end,
+// the members that can be cancelled, and the first failure. One lock guards this state.
 //
 // A child is counted before it is posted. It decrements the count when its outcome is final and its
 // frame is destroyed. The last child takes the waiters out of the queue. When a waiter returns, it
@@ -68,7 +68,7 @@ wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Pla
 
 template <class Platform> class basic_group;
 
-// A task that is a member of a group. This object is a field of the task's cell.
+// A task that is a member of a group. This object is part of the task's header.
 template <class Platform>
 class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
     using header = basic_task_header<Platform>;
@@ -417,7 +417,7 @@ template <spawnable S> using group_cell = task_cell<S, group_task>;
 // Blocks until all members that `until` counts have ended. These members are tasks of `home`. If no
 // other thread runs them, the calling thread runs them while it waits. If the calling thread
 // belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
-// meanwhile, so that a thread is free for the members.
+// meanwhile. So a thread is free for the members.
 void block_until(group::end& until, task_home& home) noexcept;
 
 } // namespace detail
@@ -478,9 +478,9 @@ public:
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
     /// that needs one thread more than scheduler_options::max_blocking_threads. A run_loop belongs
     /// to the thread that has run it last, or to its maker if no thread has run it. If the group is
-    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop,
-    /// until another thread runs the loop. If the loop belongs to another thread, the call only
-    /// waits, and the children end only while a thread runs the loop.
+    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop. It
+    /// does so until another thread runs the loop. If the loop belongs to another thread, the call
+    /// only waits, and the children end only while a thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 

@@ -29,8 +29,8 @@ public:
     /// Only memory limits the number of tasks; README.md in this folder shows a loop that waits for
     /// room.
     ///
-    /// On the thread that runs a run_loop, join_handle::join() of a task of that loop waits for
-    /// ever, because that thread would have to run the task. Use run_loop::run_until() or
+    /// The thread that runs a run_loop must run the tasks of that loop. If it calls
+    /// join_handle::join() of such a task, the call waits for ever. Use run_loop::run_until() or
     /// async_join().
     ///
     /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor

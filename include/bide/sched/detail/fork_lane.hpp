@@ -8,13 +8,12 @@
 // lane. All lanes of a pool are in one list. The list only grows, and any thread reads it without a
 // lock. Lanes that no thread uses are also in a free list. A lane exists until the pool is
 // destroyed, because a thief may still read a lane that its thread has put back. If the workers do
-// not steal, or if there is only one worker, threads have no lanes and run the arms one after the
-// other.
+// not steal, or if there is only one worker, threads have no lanes and run the arms in turn.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
-// time of its outermost fork-join in the pool. If a thread of the pool enters a fork-join of
-// another pool, and inside of it a fork-join of its own pool, it gets one more lane for the inner
-// fork-join.
+// time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
+// another pool, and inside of that a fork-join of its own pool. For the inner fork-join, it gets
+// one more lane.
 //
 // The job. The second arm of a fork-join is a job in the stack frame of that fork-join. The owner
 // of a job is the thread that forked it. If a thief takes the job, the owner waits until the thief
@@ -32,12 +31,12 @@
 //
 // Each step is one read-modify-write. The thief's first step keeps the bit `sleeps`. If the owner
 // sets the bit before the thief's last step, that step returns the bit, and the thief wakes the
-// owner. If the owner sets the bit later, the owner sees the outcome and does not sleep. When the
-// thief writes the outcome, this write is its last access to the job, because the owner may then
-// destroy the stack frame of the job.
+// owner. If the owner sets the bit later, the owner sees the outcome and does not sleep. The write
+// of the outcome is the thief's last access to the job, because the owner may then destroy the
+// stack frame of the job.
 //
-// Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
-// thief has forked while it runs the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
+// Waiting. An owner that waits for a stolen arm runs other arms meanwhile. It runs only arms that
+// the thief has forked inside of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
 // Portable Technique for Implementing Efficient Futures", PPoPP 1993). Without thieves, the owner
 // would run these arms itself, on top of the same stack frames. If such an arm waits for a lock
 // that these frames hold, it would also wait in a run on one thread. So leapfrogging adds no
@@ -45,16 +44,15 @@
 //
 // After the owner has read the word, the thief may end the stolen arm and begin another one. So
 // after the owner has taken an arm from the thief's lane, it reads the word again. If the stolen
-// arm has not ended, the thief forked the taken arm while it ran the stolen arm, because an arm
-// ends after all arms that it has forked [fork_job.end]. If the stolen arm has ended, the owner
-// gives the taken arm back.
+// arm has not ended, the thief forked the taken arm inside of it: an arm ends after all arms that
+// it has forked [fork_job.end]. If the stolen arm has ended, the owner gives the taken arm back.
 //
-// Wakes. An idle worker could run a published arm, but a wake takes the caller longer than a whole
-// small fork-join. So each place in the program that begins an outermost fork-join stores the
-// average work of these fork-joins (basic_fork_call_site). The work is the time of the caller,
-// without its wakes and waits, multiplied by n + 1, where n is the number of arms that the caller
-// waited for. If the waits counted, a preempted thief would make a small fork-join look large, and
-// the next fork-join would wake too many workers.
+// Wakes. An idle worker could run a published arm (one that thieves may take), but a wake takes the
+// caller longer than a whole small fork-join. So each place in the program that begins an outermost
+// fork-join stores the average work of these fork-joins (basic_fork_call_site). The work is the
+// time of the caller, without its wakes and waits, times n + 1. Here n is the number of arms that
+// the caller waited for. If the waits counted, a preempted thief would make a small fork-join look
+// large, and the next fork-join would wake too many workers.
 //
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
@@ -100,8 +98,8 @@ public:
 
     // ---- The owner
 
-    // Returns how the job ended. If the job has not ended, returns none, and sets `thief` to the
-    // lane of the thief, or to nullptr if that lane is not known yet.
+    // Returns how the job ended. If the job has not ended, returns none and sets `thief` to the
+    // lane of the thief. If that lane is not known yet, sets `thief` to nullptr.
     end look(lane*& thief) const noexcept {
         // Order: acquire [fork_job.end] [fork_job.thief]; sees what the thief did, and its lane.
         const word seen = state_.load(std::memory_order_acquire);
@@ -228,7 +226,7 @@ public:
         }
     }
 
-    // What the owner has done since the last call, besides running its jobs.
+    // The overhead of the owner since the last call of take_overhead().
     struct overhead {
         std::int64_t ns = 0;    // the time that wakes and waits have taken
         std::int64_t waits = 0; // the jobs that it has waited for

@@ -3,7 +3,8 @@
 #define BIDE_SCHED_DETAIL_LOOP_HPP
 
 // The one worker of a run_loop (sched/run_loop.hpp): its queues, its timers, and the place where
-// its thread sleeps. It starts no thread. For basic_lifecycle, it is a pool with one worker.
+// its thread sleeps. The loop starts no thread. For basic_lifecycle, the loop is a pool with one
+// worker.
 //
 // One thread at a time runs the loop. Jobs that this thread enqueues go into a plain list. Other
 // threads push to the injector, and then leave a token for the thread of the loop. That thread
@@ -49,8 +50,8 @@ public:
     // Runs jobs on the calling thread, and sleeps while there is nothing to run. Calls
     // is_over(false) before each job, and is_over(true) when there is nothing to run. Returns when
     // is_over() returns true, stop_run() was called, or the deadline has passed. Returns the number
-    // of jobs that it ran. If `may_stop` is false, stop_run() ends the next call and not this one.
-    // Terminates if the loop is running already.
+    // of jobs that it ran. If `may_stop` is false, stop_run() ends the next call instead of this
+    // one. Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
         enter();
@@ -218,8 +219,7 @@ private:
         enqueue_forked();
         ready_.push(r);
     }
-    // If no other job runs before the chain continues, leaves its children in `forked_`, where it
-    // finds them.
+    // If no other job runs before `chain` continues, the children of `chain` stay in `forked_`.
     void pause(paused_chain& chain) noexcept override {
         const bool alone = ready_.first() == nullptr;
         const bool child_is_due = chain.pauses >= interval_.child_pauses(alone ? 0 : ~0U);

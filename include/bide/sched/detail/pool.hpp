@@ -44,15 +44,15 @@
 //                       scheduler_options::max_timed_sleep (4 ms by default), and then looks at the
 //                       LIFO slots
 //
-// One worker may have several roles. If a worker with a role is about to run a job and the role is
-// still needed, the worker wakes another worker, which takes over the role (hand_over_roles()).
+// One worker may have several roles. A worker with a role may find a job to run. If the role is
+// still needed, the worker first wakes another one, which takes over the role (hand_over_roles()).
 //
 // The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
 // time in `until_`. A thread that adds a timer reads `until_`, and so learns whether a worker must
-// wake earlier. (The protocol [timer_queue.next] in core/timer.hpp calls this time `until`, and the
-// leader the sleeper.) If another worker goes to sleep and finds an earlier timer, that worker
-// becomes the leader. The previous leader continues to sleep until its own time, and then finds
-// that it is no longer the leader. A leader that wakes gives up the role.
+// wake earlier. (In core/timer.hpp, the protocol [timer_queue.next] calls this time `until`, and
+// calls the leader the sleeper.) If another worker goes to sleep and finds an earlier timer, that
+// worker becomes the leader. The previous leader continues to sleep until its own time, and then
+// finds that it is no longer the leader. A leader that wakes gives up the role.
 //
 // Blocked workers. A thread that blocks in a task first moves all jobs of its worker to places
 // where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
@@ -103,8 +103,8 @@ public:
     // is a read-modify-write of the same word. So the worker that announces last sees what all
     // others did before their announcements, and can add up their counters.
     virtual void found_nothing() noexcept = 0;
-    // Returns true if `where` is the executor of the high tasks, of the low tasks, or of the tasks
-    // that are pinned to the calling thread.
+    // Returns true if `where` is the executor of the high tasks, the low tasks, or the tasks pinned
+    // to the calling thread.
     virtual bool has_queue(executor_ref) noexcept { return false; }
 
 protected:
@@ -727,10 +727,10 @@ private:
         }
     }
 
-    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector, so that a task
-    // that yields again and again does not delay these jobs. If the ring of `w` is long, moves one
-    // job from the injector to the ring. If the ring is short, moves a fair share, so that tasks
-    // that yield contend less for the injector's lock.
+    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that
+    // yields again and again does not delay these jobs. If the ring of `w` is long, moves one job
+    // from the injector to the ring. If the ring is short, moves a fair share, so that tasks that
+    // yield contend less for the injector's lock.
     void push_behind(worker& w, runnable& r) noexcept {
         if (!injector_.empty()) {
             if (!shares_rings_) {

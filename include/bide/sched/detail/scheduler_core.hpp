@@ -190,7 +190,7 @@ private:
 
 // ---- All threads
 
-// `Pool` is basic_pool and `Thread` is os_thread, or both are types of a model.
+// `Pool` is basic_pool and `Thread` is os_thread, or both are types for the model checker.
 template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_thread>
 class basic_worker_threads : public Pool::owner {
     using current = basic_current_scheduler<Platform>;
@@ -456,7 +456,7 @@ private:
 
 // ---- The homes of tasks, and the scheduler
 
-// `Home` is task_home and `Thread` is os_thread, or both are types of a model.
+// `Home` is task_home and `Thread` is os_thread, or both are types for the model checker.
 template <class Platform, class Home, class Thread = os_thread>
 class basic_scheduler_parts : public basic_worker_threads<Platform, basic_pool<Platform>, Thread>,
                               public basic_lifecycle<Platform, Home, basic_pool<Platform>> {

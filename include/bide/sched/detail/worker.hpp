@@ -18,7 +18,8 @@
 // failed. If it finds another address, it has lost the worker.
 //
 // Sleep (basic_sleeper). The owner sleeps on a futex, like a parker (core/parker.hpp), or in the
-// scheduler's driver, where it waits for files as well. One word:
+// scheduler's driver, where it also waits for files. unpark() leaves a token; park() takes it. One
+// word:
 //
 //   empty      no token; the worker is awake or is about to sleep
 //   parked     no token; the worker sleeps on this word or is about to
@@ -296,7 +297,7 @@ public:
         return owned_.load(std::memory_order_seq_cst);
     }
 
-    // The thread calls it when it begins to own the given worker, or no worker.
+    // Called by the thread of this queue when it begins to own the given worker, or no worker.
     // Requires: afterwards the thread looks at its queue before it sleeps.
     void set_owned(unsigned worker) noexcept {
         // Order: seq_cst [thread_queue.owner]; comes before the announcement and the look.
@@ -447,7 +448,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1), pinned(number),
           timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {}
 
-    // The functions of the host of the task that the owner runs.
+    // The worker is the host of the task that the owner runs (wake_scope.hpp): it serves the task.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
     void post_in_order(runnable& r) noexcept override { pool.push_ring(*this, r); }
     void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
