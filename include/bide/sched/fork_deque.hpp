@@ -21,9 +21,9 @@
 //   (top is never above split, and split is never above bottom)
 //
 // `range_` contains top and split in one word. Only the owner writes `bottom_`. The owner reuses a
-// slot only after the job in it has ended. After the CAS, the thief has a job that has not ended,
-// so the slot does not change while the thief reads it [fork_deque.publish]. This is also true if
-// the slot was reused between the thief's read of `range_` and the CAS.
+// slot only after the job in it has ended. After its CAS of `range_`, a thief has a job that has
+// not ended, so the slot does not change while the thief reads it [fork_deque.publish]. This is
+// also true if the slot was reused between the thief's read of `range_` and the CAS.
 //
 // `limit_` tells the owner when to read `range_`. Such a read is called a look. If the depth of a
 // push or pop is at or above the limit, the owner does not look. There are two kinds of limit:
@@ -67,7 +67,8 @@
 // first. If the owner has cleared the bit, the CAS fails. If the owner does not look, these steps
 // are ordered [fork_deque.busy]:
 //
-//   owner: writes bottom   light fence   reads the limit      thief: requests   heavy fence   reads bottom
+//   owner: writes bottom   light fence   reads the limit
+//   thief: requests        heavy fence   reads bottom
 //
 // If the owner has read the limit before the request, the thief reads the bottom that the owner has
 // written. If not, the owner sees the request and looks. A push has no fence and checks the limit

@@ -106,8 +106,8 @@ public:
     /// Returns none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// Called after a push into a LIFO slot. Returns what wake_one() returns, but also none if
-    /// there is a timed sleeper.
+    /// Called after a push into a LIFO slot. If there is a timed sleeper, returns none. If not,
+    /// returns what wake_one() returns.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
     /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
@@ -198,8 +198,8 @@ public:
             sleeping_);
     }
 
-    /// Returns true if some worker is blocked and no worker sleeps. Each worker calls it after it
-    /// has left the set of sleepers. The result counts each worker that was blocked before the
+    /// Returns true if some worker is blocked and no worker sleeps. A worker that has left the set
+    /// of sleepers calls this function. The result counts each worker that was blocked before the
     /// caller left the set.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().

@@ -241,8 +241,8 @@ template <class T> using join_set_child = basic_join_set_child<T, native_platfor
 /// Runs tasks on a scheduler or a run_loop. join_next() returns their outcomes in the order in
 /// which the tasks end. T is the type of their values. A child that fails cancels no other child.
 ///
-/// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel.
+/// Thread safety: several threads may call the functions of a set at once, except the destructor. A
+/// child may spawn and cancel.
 /// Requires: a child does not wait for its own set.
 /// Destroys: cancels the children and waits for them.
 template <class T> class join_set {

@@ -11,10 +11,10 @@
 // in one word:
 //
 //   steal            real             tail
-//     |  in transit    |  available      |  free, up to steal + capacity
+//     |  claimed       |  available      |  free, up to steal + capacity
 //
 //   real     the position of the next item to take. A CAS moves it up. The owner's pop moves it by
-//            one. A thief's claim moves it by half of the items.
+//            one. A thief claims half of the items: it moves `real` past them.
 //   steal    equal to `real` while no thief is at work; a pop then moves both. A thief's claim
 //            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
 //            copied its items, it moves `steal` up to the current `real`. While the owner moves the
@@ -38,8 +38,8 @@
 // Each change of `head_` is a read-modify-write, and so continues the release sequence of the thief
 // that moved `steal`. So an owner that acquires a later value knows that the thief has read its
 // slots. The only exception is the owner's store at the end of a move to another buffer. The owner
-// has acquired the sequence at the beginning of that move. If a position that a thief has read is
-// outdated, the thief's CAS fails, unless the position is older by exactly 2^32 items.
+// has acquired the sequence before that store. If a position that a thief has read is outdated, the
+// thief's CAS fails, unless the position is older by exactly 2^32 items.
 //
 // [idle.announce] in idle.hpp: the owner of a ring pushes new items or the items that it has
 // stolen. After the push, it sees each worker that announced its sleep before. A worker that
@@ -74,9 +74,9 @@ public:
     /// Frees the buffer.
     ~basic_run_queue() { free_buffer(slots_); }
 
-    /// Appends `r`. Only the owner calls it. If the ring is full, allocates a larger buffer. If the
-    /// ring is full and there is no memory or a thief is at work, returns false and does not append
-    /// `r`.
+    /// Appends `r`. Only the owner calls it. If the ring is full, moves the items to a larger
+    /// buffer. If there is no memory for it, or a thief is at work, returns false and does not
+    /// append `r`.
     /// Complexity: amortised constant.
     [[nodiscard]] bool push(runnable& r) noexcept {
         return push_if_room(r) || (make_room(1) != 0 && push_if_room(r));

@@ -6,7 +6,7 @@
 /// Structured concurrency: tasks that do not outlive their group. A group may have a limit on the
 /// number of tasks that exist at a time.
 ///
-/// A coroutine that awaits the end of a group blocks no thread, at any depth of nested groups.
+/// A coroutine that awaits the end of a group blocks no thread, however deeply groups are nested.
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -108,7 +108,7 @@ template <class Platform> class basic_group {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // The end of all children, or of all members, for which waiters wait.
+    // An end that waiters wait for: the end of all children, or the end of all members.
     class end {
     public:
         static constexpr const char* waited_for = "the end of a group";
@@ -430,9 +430,9 @@ void block_until(group::end& until, task_home& home) noexcept;
 /// until it has ended and its frame is destroyed. Callers get room in the order in which they began
 /// to wait.
 ///
-/// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel. In a group with a limit, a spawn by a child may wait for the end of another
-/// child. If all children wait in this way, none of them ends.
+/// Thread safety: several threads may call the functions of a group at once, except the destructor.
+/// A child may spawn and cancel. In a group with a limit, a spawn by a child may wait for the end
+/// of another child. If all children wait in this way, none of them ends.
 /// Requires: a child does not wait for its own group.
 /// Destroys: waits for all children. If an exception leaves the scope of the group, or the running
 /// task is cancelled, the destructor cancels the children first.
@@ -458,8 +458,9 @@ public:
     /// scheduler::spawn()).
     /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
     /// blocks until the body and all children have ended.
-    /// Throws: the first failure, after all have ended; stopped_error, if the awaiting task was
-    /// cancelled, or if the cancellation of the group has stopped the body; std::bad_alloc.
+    /// Throws: the first failure, after the body and all children have ended; stopped_error, if the
+    /// awaiting task was cancelled, or if the cancellation of the group has stopped the body;
+    /// std::bad_alloc.
     /// Cancellation: cancels the body and all children, and waits for them.
     template <class F> static task<value_of<F>> run(task_runner& where, F body) {
         return run_in(where, no_limit, std::move(body));
@@ -520,7 +521,7 @@ public:
 
     /// Waits until there are no children.
     /// Blocks: until all children have ended, as ~task_group() does.
-    /// Throws: the exception of the first child that failed, in each call. A child that the group
+    /// Throws: in each call, the exception of the first child that failed. A child that the group
     /// has cancelled, and that ended by stopped_error or never started, has not failed.
     void join() {
         detail::block_until(group_.of_children(), home_);

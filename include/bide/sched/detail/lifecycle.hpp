@@ -177,7 +177,7 @@ public:
     };
     counts count_external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; this read follows the worker's
-        // announcement. Each task that it counts as ended was counted as spawned earlier.
+        // announcement. Each task in this count was counted as spawned earlier.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
         // Order: relaxed; the load above has acquired the counts of the spawned tasks.
         return {spawned_externally_.load(std::memory_order_relaxed), ended};

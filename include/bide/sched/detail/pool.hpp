@@ -166,8 +166,9 @@ public:
             if (first >= seen) {
                 return;
             }
-            // Order: relaxed; if a thread that adds an earlier timer misses this store, it finds a
-            // sleeper to wake in the idle word [idle.announce]. Failure: the loop reads again.
+            // Order: relaxed; if a thread that adds an earlier timer misses this store, that thread
+            // finds in the idle word a sleeper to wake [idle.announce]. Failure: the loop reads
+            // again.
             if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
                 mine = first;
@@ -782,8 +783,8 @@ private:
 
     // Returns a high, low or pinned job, or a job of take_due(). Returns nullptr if a normal job
     // comes next. class_shares selects the class of the job. If the class is low and has no job,
-    // takes a high job instead. If it has found no job, takes a pinned job, every second time. If
-    // it has still found none, and `injector_is_due` is set, calls take_due(). Not inlined, because
+    // takes a high job instead. If no job was found, takes a pinned job, every second time. If
+    // there is still none, and `injector_is_due` is set, calls take_due(). Not inlined, because
     // most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();

@@ -283,7 +283,7 @@ public:
     // caller then tries again.
     BIDE_COLD bool request_replacement() noexcept final {
         lock::acquire(lock_);
-        // A thread may have become idle since replace(), and may have found no blocked worker.
+        // After replace(), a thread may have become idle and found no blocked worker.
         const bool has_idle_thread = idle_threads_.first() != nullptr;
         if (!has_idle_thread && !requested_) {
             std::error_code why;

@@ -40,9 +40,8 @@
 // All of these steps are seq_cst. So one of two cases holds:
 //
 // - The pusher reads an old value of `owned_`. Then the job was visible before the thread wrote
-//   `owned_`, and the thread finds the job when it looks at its queue. The wake of the pusher is
-//   then not needed: it finds no sleeper, or it wakes a worker of another thread, which searches in
-//   vain.
+//   `owned_`, and the thread finds the job when it looks at its queue. So no wake is needed: the
+//   pusher finds no sleeper, or wakes a worker of another thread, which searches in vain.
 // - The pusher reads the present value of `owned_`. If the thread missed the job when it looked,
 //   the pusher also reads an idle word in which the thread's worker sleeps, and wakes exactly that
 //   worker.
