@@ -18,14 +18,14 @@
 // see the thread.
 //
 // Queued work is always run. Work is queued only while no thread is idle and at least one thread is
-// busy, and a busy thread reads the queue before it becomes idle. Threads are started under the
-// lock, too, so each counted thread exists.
+// busy. A busy thread reads the queue before it becomes idle. Threads are started under the lock,
+// too, so each counted thread exists.
 //
 // The system may refuse to start a thread, for lack of memory or of threads. The work then stays
-// queued, and the pool owes a start. Each post tries an owed start again, because all present
-// threads may be blocked until the queued work has run. The owner of the pool also calls tend() at
-// intervals, because the system does not report when a start is possible again. tend() tries the
-// start. `attention` tells the owner to begin these calls.
+// queued, and the pool must start a thread later: it owes a start. Each post tries an owed start
+// again, because all present threads may be blocked until the queued work has run. The owner of the
+// pool also calls tend() at intervals, because the system does not report when a start is possible
+// again. tend() tries the start. `attention` tells the owner to begin these calls.
 //
 // A call that wakes an idle thread changes that thread's word under the lock. Without the lock, the
 // call uses only the address of the word, because the thread may have run its work, left and been
@@ -39,7 +39,7 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// A pool of threads for blocking work. `Thread` is the type of its threads: detail::os_thread, or
-/// the type of a model.
+/// a type for the model checker.
 template <class Platform, class Thread = detail::os_thread> class BIDE_SHARED basic_blocking_pool {
 public:
     /// The limits and the name of a pool.

@@ -14,8 +14,8 @@
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //
 // Places are numbered upwards and never wrap. The slot of a place is the place modulo Capacity. The
-// owner pushes only while bottom - top < Capacity. If the owner reuses a slot while a thief still
-// has the old value of the slot, top has moved meanwhile, so the CAS of the thief fails.
+// owner pushes only while bottom - top < Capacity. A thief may still have the old value of a slot
+// when the owner reuses the slot. Then top has moved meanwhile, and the CAS of the thief fails.
 //
 // The owner moves bottom down and then reads top. A thief reads top and then bottom
 // [child_deque.last]. If both try to take the same child, one of two cases holds. The thief sees
@@ -108,8 +108,8 @@ public:
         runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
         // Order: release [child_deque.slot]; the slot was read before the owner uses it again.
         // Release suffices for [child_deque.last]. If the owner reads an older top, that read
-        // precedes each thief's read of the new top in the order of the seq_cst steps. Failure:
-        // another thread has taken the child.
+        // precedes each thief's read of the new top in the order of the seq_cst steps. So such a
+        // thief reads the owner's new bottom. Failure: another thread has taken the child.
         return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                             std::memory_order_relaxed)
                    ? oldest

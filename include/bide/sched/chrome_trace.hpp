@@ -140,8 +140,8 @@ private:
     }
 
     // Returns the first row whose latest event ended before `e` began. Events are recorded when
-    // they end. If `e` began before the latest event of a row ended, other tasks ran while the
-    // thread of `e` was blocked, so `e` gets a row below.
+    // they end. If `e` began before the latest event of a row ended, the thread of `e` was blocked
+    // while other tasks ran. `e` then gets a row below.
     static std::uint16_t row_of(worker_log& l, const event& e) noexcept {
         unsigned row = 0;
         while (row + 1 < max_rows && l.row_ends[row] > e.begin) {

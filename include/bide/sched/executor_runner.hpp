@@ -8,7 +8,7 @@
 // The tasks of a runner belong to one object, their home (task_control.hpp). The runner holds a
 // reference to the home. Each task holds one, too, from start() until task_ended(), which is its
 // last access to the home. The last reference deletes the home. So the runner's destructor does not
-// wait for the tasks. An executor that counts its users counts each task as one (core/resume.hpp).
+// wait for the tasks. An executor that counts its users counts each task (core/resume.hpp).
 
 #include <bide/sched/task_runner.hpp>
 
@@ -87,7 +87,7 @@ private:
 /// that returns a task (see task_runner::spawn()). The task resumes on this executor after each
 /// wait.
 ///
-/// On the executor's only thread, await async_join(): join() would block the executor.
+/// On the executor's only thread, await async_join(), because join() would block the executor.
 /// Returns: the handle. If the handle is dropped and the task throws, the program terminates.
 /// Throws: std::bad_alloc. Then `source` is destroyed and has not begun.
 /// Requires: `where` runs what is posted to it, and exists until the task has ended.

@@ -3,10 +3,11 @@
 #define BIDE_SCHED_FORK_DEQUE_HPP
 
 // Holds the jobs that one thread, the owner, has forked and not joined yet, as a stack. The younger
-// part of the stack is private to the owner. (A split deque: Dinan, Larkins, Sadayappan,
-// Krishnamoorthy, Nieplocha, "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace",
-// MuCoCoS 2014. Here a push or pop in the private part costs one relaxed load and one compare, and
-// no fence instruction.)
+// part of the stack is private to the owner. The older part is public: thieves (other threads)
+// steal from it. To publish a job is to move it to the public part. (A split deque: Dinan, Larkins,
+// Sadayappan, Krishnamoorthy, Nieplocha, "Scalable Work Stealing", SC 2009; van Dijk, van de Pol,
+// "Lace", MuCoCoS 2014. Here a push or pop in the private part costs one relaxed load and one
+// compare, and no fence instruction.)
 //
 // The job of the fork at depth i is in slot i:
 //
@@ -20,9 +21,9 @@
 //   (top is never above split, and split is never above bottom)
 //
 // `range_` contains top and split in one word. Only the owner writes `bottom_`. The owner reuses a
-// slot only after the job in it has ended. So a thief may read the slot after its CAS
-// [fork_deque.publish], even if the slot was reused between the thief's read of `range_` and the
-// CAS.
+// slot only after the job in it has ended. After its CAS of `range_`, a thief has a job that has
+// not ended, so the slot does not change while the thief reads it [fork_deque.publish]. This is
+// also true if the slot was reused between the thief's read of `range_` and the CAS.
 //
 // `limit_` tells the owner when to read `range_`. Such a read is called a look. If the depth of a
 // push or pop is at or above the limit, the owner does not look. There are two kinds of limit:
@@ -50,13 +51,14 @@
 // returns `requested`, the owner looks again, and sees which job the requesting thief has taken
 // [fork_deque.request].
 //
-// If the deque has neither public nor private jobs, the next push looks. Proof: bottom then equals
-// top. `limit_` is at least top + 2 in each of three cases. The owner took back the last job: it
-// saw this top, and set the limit. The owner set this top in reset(), which keeps such a limit. Or
-// a thief took the last job, and then wrote `requested`.
+// If the deque has neither public nor private jobs, the next push looks. Proof: bottom, the depth
+// of the push, then equals top. `limit_` is at least top + 2, and so above the depth, in each of
+// three cases. The owner took back the last job: it saw this top, and set the limit. The owner set
+// this top in reset(), which keeps such a limit. Or a thief took the last job, and then wrote
+// `requested`.
 //
-// A late request may replace another request. Each request is an exchange, so an owner that reads
-// the last request of a chain of exchanges sees which jobs all thieves of the chain have taken.
+// A late request may replace another request. Each request is an exchange. So an owner that reads
+// the last of several requests in a row sees which jobs all their thieves have taken.
 //
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
 // publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
@@ -65,7 +67,8 @@
 // first. If the owner has cleared the bit, the CAS fails. If the owner does not look, these steps
 // are ordered [fork_deque.busy]:
 //
-//   owner: writes bottom   light fence   reads the limit      thief: requests   heavy fence   reads bottom
+//   owner: writes bottom   light fence   reads the limit
+//   thief: requests        heavy fence   reads bottom
 //
 // If the owner has read the limit before the request, the thief reads the bottom that the owner has
 // written. If not, the owner sees the request and looks. A push has no fence and checks the limit
@@ -75,9 +78,9 @@
 // owner keeps more jobs public.
 //
 // The owner may also replace the request of a thief that has set the bit `publishing`. After each
-// write of the limit that replaces a request, the owner changes `range_` or looks at it. So the
-// owner clears the bit, or the thief sets the bit, and then writes `requested`, after the owner's
-// write [fork_deque.publishing].
+// write of the limit that replaces a request, the owner changes `range_` or looks at it. If the
+// thief has set the bit before, the owner clears the bit. If the thief sets the bit later, it
+// writes `requested` after the owner's write [fork_deque.publishing].
 //
 // [idle.announce] in idle.hpp: after the owner has published a job, it sees each worker that
 // announced its sleep before. A worker that announces its sleep later sees the job.
@@ -120,7 +123,7 @@ public:
         return bottom_.load(std::memory_order_relaxed);
     }
 
-    /// The minimum number of jobs that the owner keeps public, if it has so many.
+    /// The minimum number of jobs that the owner keeps public, or all its jobs if it has fewer.
     static constexpr depth_type min_public = 2;
 
     /// Pushes a job. A push that reads `range_` (a look, see the head of this file) first calls
@@ -196,11 +199,11 @@ public:
             }
             if (at + 1 == split_of(seen)) {
                 // Order: release [fork_deque.request]. If the owner reads this request, or a later
-                // request of the chain of exchanges, the owner sees which job was taken.
+                // one that has replaced it, the owner sees which job was taken.
                 limit_.exchange(requested, std::memory_order_release);
             }
-            // Order: acquire [fork_deque.grow]; sees the buffer that held the slot when it was
-            // published, or a later copy.
+            // Order: acquire [fork_deque.grow]; sees the buffer in which the slot was published, or
+            // a later copy of that buffer.
             return shared_slots_.load(std::memory_order_acquire)[at];
         }
         return nullptr;
@@ -343,8 +346,8 @@ private:
     }
 
     // Returns how many private jobs to publish. If at least `wanted` jobs are public, returns 0. If
-    // fewer are public, returns half of the private jobs, rounded up, or more if fewer than
-    // `wanted` jobs would then be public.
+    // not, returns half of the private jobs, rounded up, or the number of jobs that are missing,
+    // whichever is larger. Never returns more than the number of private jobs.
     depth_type publish_count(word seen, depth_type wanted) const noexcept {
         const depth_type mine = depth() - split_of(seen);
         const depth_type theirs = split_of(seen) - top_of(seen);

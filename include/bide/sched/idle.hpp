@@ -28,18 +28,19 @@
 //
 //   pusher: job visible   read the word          worker: announce   look at every queue
 //
-// If the pusher's read precedes an announcement in the order of these steps, the job became visible
-// before that worker's look, and the look sees the job. So a worker that announces after the
-// pusher's read does not sleep while the job is queued.
+// Case 1: the pusher's read precedes an announcement in the order of these steps. Then the job
+// became visible before that worker's look, and the look sees the job. So a worker that announces
+// after the pusher's read does not sleep while the job is queued.
 //
-// If the announcement precedes the pusher's read, the pusher reads that a worker sleeps. If a
-// worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If no
-// worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look, it
-// retracts its announcement. If the worker is no longer in the set, a waker has removed it and
+// Case 2: the announcement precedes the pusher's read. Then the pusher reads that a worker sleeps.
+// If a worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If
+// no worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look,
+// it retracts its announcement. If the worker is no longer in the set, a waker has removed it and
 // counted it as searching; that waker is about to give the worker a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
-// at least as many workers search as queues have jobs. These steps keep the invariant:
+// the number of searching workers is at least the number of queues that have jobs. These steps keep
+// it:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
 //   - A searcher that takes the last job of a queue ends its search. So there is one searcher less
@@ -105,14 +106,14 @@ public:
     /// Returns none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// Called after a push into a LIFO slot. Returns what wake_one() returns, but also none if
-    /// there is a timed sleeper.
+    /// Called after a push into a LIFO slot. If there is a timed sleeper, returns none. If not,
+    /// returns what wake_one() returns.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
-    /// Called after an arm of a short fork-join was published. Returns a sleeping worker that the
-    /// caller must unpark. Returns none if no worker sleeps, a worker searches, or there is a timed
-    /// sleeper. If there is a timed sleeper, the end of a search does not wake a worker for the arm
-    /// either. If no worker takes the arm, the owner of the arm runs it.
+    /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
+    /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
+    /// there is a timed sleeper. If there is a timed sleeper, the end of a search does not wake a
+    /// worker for the arm either. If no worker takes the arm, the thread that forked it runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
@@ -144,7 +145,7 @@ public:
     /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
     /// if another worker should be woken, for one of three reasons. The queue from which the caller
     /// took its job may have further jobs. The caller may have moved jobs to another queue. Or the
-    /// caller's job came from no queue, but from a timer, for example, so the job for which the
+    /// caller's job came from no queue (but from a timer, for example). Then the job for which the
     /// caller was woken is still queued. Returns the worker that the caller must unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS checks this value.
@@ -153,9 +154,9 @@ public:
 
     /// Adds the caller to the sleepers. If `searching` is true, the caller counts as searching, and
     /// this call ends its search. The caller must then check every queue once. After the check, the
-    /// caller sleeps until it is unparked, or calls retract(). The caller becomes the timed
-    /// sleeper, and the call returns true, if `may_time` is true, there is no other timed sleeper,
-    /// and some worker neither sleeps nor is blocked.
+    /// caller sleeps until it is unparked, or calls retract(). Returns true if the caller becomes
+    /// the timed sleeper: `may_time` is true, there is no other timed sleeper, and some worker
+    /// neither sleeps nor is blocked.
     bool announce(unsigned self, bool searching, bool may_time) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
@@ -187,7 +188,7 @@ public:
     }
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If the result is
-    /// 0, a new job may stay unseen.
+    /// 0, a new job may stay unseen, because there is no sleeper to wake for it.
     unsigned add_blocked(int by) noexcept {
         // Order: release [idle.blocked]; if the last sleeper leaves the set after this step, it
         // sees that this worker is blocked.
@@ -197,8 +198,8 @@ public:
             sleeping_);
     }
 
-    /// Returns true if some worker is blocked and no worker sleeps. Each worker calls it after it
-    /// has left the set of sleepers. The result counts each worker that was blocked before the
+    /// Returns true if some worker is blocked and no worker sleeps. A worker that has left the set
+    /// of sleepers calls this function. The result counts each worker that was blocked before the
     /// caller left the set.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
@@ -212,7 +213,7 @@ public:
     unsigned sleepers() const noexcept {
         return count(word_.load(std::memory_order_relaxed), sleeping_);
     }
-    /// Returns sleepers(), for code that asks often: its cache line changes only with the number.
+    /// Returns sleepers(), from a cache line that changes only with that number.
     unsigned sleepers_hint() const noexcept {
         // Order: relaxed; a hint.
         return sleepers_.load(std::memory_order_relaxed);

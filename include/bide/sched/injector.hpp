@@ -3,8 +3,8 @@
 #define BIDE_SCHED_INJECTOR_HPP
 
 // The global queue: a linked list under a lock. It holds jobs that external threads have pushed,
-// and jobs that did not fit into a worker's ring because the ring cannot grow. If workers do not
-// steal, it also holds jobs that have yielded. One word holds the lock and the length:
+// and jobs that did not fit into the ring of a worker (run_queue.hpp), which could not grow. If
+// workers do not steal, it also holds jobs that have yielded. One word has lock and length:
 //
 //   length << 2 | lock_bits
 //
@@ -75,7 +75,7 @@ public:
 
     /// Returns the length, without the lock.
     std::size_t size() const noexcept {
-        // Order: seq_cst [idle.announce]; a worker's last look, after its announcement.
+        // Order: seq_cst [idle.announce]; a worker reads it after it has announced its sleep.
         return static_cast<std::size_t>(word_.load(std::memory_order_seq_cst) >> shift);
     }
     /// Returns true if the queue is empty.

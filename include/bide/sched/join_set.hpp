@@ -241,8 +241,8 @@ template <class T> using join_set_child = basic_join_set_child<T, native_platfor
 /// Runs tasks on a scheduler or a run_loop. join_next() returns their outcomes in the order in
 /// which the tasks end. T is the type of their values. A child that fails cancels no other child.
 ///
-/// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel.
+/// Thread safety: several threads may call the functions of a set at once, except the destructor. A
+/// child may spawn and cancel.
 /// Requires: a child does not wait for its own set.
 /// Destroys: cancels the children and waits for them.
 template <class T> class join_set {
@@ -273,9 +273,9 @@ public:
     }
 
     /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
-    /// returns a T. A function that returns a task is called on the calling thread. It exists until
-    /// the child has ended, so the coroutine of a lambda may use the captures. The child runs a
-    /// function that returns a T. If the set is cancelled, the child never starts.
+    /// returns a T. The calling thread calls a function that returns a task. The function exists
+    /// until the child has ended, so the coroutine of a lambda may use the captures. A function
+    /// that returns a T is called when the child runs. A cancelled set starts no child.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <class S>
         requires(detail::is_source_of<T, S>)
@@ -294,7 +294,8 @@ public:
     /// this call: use async_join_next().
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
     /// Throws: what the child threw; stopped_error, if the child was stopped for another reason
-    /// than a cancellation of the set, or if it never ran because the runner has shut down.
+    /// than a cancellation of the set; stopped_error, if the runner had shut down before the child
+    /// started.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -313,8 +314,8 @@ public:
 
     /// Waits as join_next() does, for a coroutine. If the wait ends early, by a time-out, a stop or
     /// a select, the children continue.
-    /// Throws: what join_next() throws; as_result() does not catch that. stopped_error, if the
-    /// awaiting task is cancelled.
+    /// Throws: what join_next() throws, also with as_result(); stopped_error, if the awaiting task
+    /// is cancelled.
     /// Cancellation: if the awaiting task is cancelled or destroyed, the set is cancelled; a
     /// cancelled task waits until all children have ended.
     async_op<next_type> async_join_next() noexcept { return {joining_next{state_}}; }

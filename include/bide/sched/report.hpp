@@ -10,8 +10,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Counts since the start of the scheduler: snapshots, which need not be consistent with each
-/// other.
+/// The counts of a scheduler since its start. Each count is a snapshot. The counts need not be
+/// consistent with each other.
 struct scheduler_stats {
     std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
     std::uint64_t completed = 0;     ///< those of them that have ended
@@ -36,8 +36,8 @@ scheduler_stats stats_of(const scheduler& of) noexcept;
 /// Throws: std::bad_alloc.
 /// Thread safety: any thread may call it at any time.
 void dump(const scheduler& of, std::FILE* to);
-/// Writes the number of tasks, the state of the loop, how many runnables of other threads wait for
-/// it, and the names of the tasks that wait, as text. Each number is a snapshot.
+/// Writes, as text, the number of tasks, the state of the loop, the number of runnables that other
+/// threads have queued, and the names of the tasks that wait. Each number is a snapshot.
 /// Throws: std::bad_alloc.
 /// Thread safety: any thread may call it at any time.
 void dump(const run_loop& of, std::FILE* to);

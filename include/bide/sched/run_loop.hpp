@@ -36,8 +36,8 @@ struct run_loop_access;
 ///
 /// Its tasks use the same operations as the tasks of a scheduler, and are cancelled in the same
 /// way. They run in the order in which they became runnable. Tasks run only inside of run(), poll()
-/// and the like, with one exception: while the thread blocks until the end of a group, a set or a
-/// stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks the
+/// and the like, with one exception: while the thread waits for the tasks of a group, a set or a
+/// stream on the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks the
 /// loop. For functions that block outside of bide, use scheduler::spawn_blocking().
 ///
 /// \code
@@ -56,14 +56,14 @@ public:
     explicit run_loop(run_loop_options options = {});
 
     /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A
-    /// runnable that is posted later runs on a resumer of bide's service.
+    /// runnable that is posted later runs on a thread of bide's own service.
     /// Blocks: until all tasks have ended.
     /// Requires: no thread runs the loop, and no task of another runner waits to resume on this
     /// loop by resume_on(); otherwise terminates with a message.
     ~run_loop();
 
-    // ---- Running. Each function terminates with a message if the loop is running already, on
-    // another thread or by one of its own tasks.
+    // ---- Running. Each function terminates with a message if another thread or one of the loop's
+    // own tasks runs the loop already.
 
     /// Runs tasks and posted runnables until no task is left and nothing is queued, or until
     /// stop().
@@ -91,13 +91,13 @@ public:
         return std::move(handle).join();
     }
 
-    /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
+    /// Runs the tasks that are runnable or whose timers have expired, until every task waits. Does
     /// not block. If a task yields again and again, poll() does not return; use run_for().
     /// Returns: how many runnables it ran and tasks it resumed.
     std::size_t poll() noexcept;
 
-    /// Makes the present call of run(), run_for(), run_until() with a time, or poll() return. If
-    /// there is none, makes the next such call return. The tasks continue in the call after that.
+    /// Ends the present call of run(), run_for(), run_until() with a time, or poll(). If there is
+    /// no such call, ends the next one. The tasks continue in the call after that.
     /// Thread safety: any thread may call it.
     /// Memory order: what happens before stop() happens before that return.
     void stop() noexcept;
@@ -137,7 +137,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// The loop as the home of its tasks: the executor to which they belong (task_control.hpp).
+// The core of a loop. It is the home of the tasks of the loop (task_control.hpp).
 class run_loop_core final
     : public basic_lifecycle<native_platform, task_home, basic_loop<native_platform>>,
       public executor_users {
@@ -188,7 +188,7 @@ public:
             deadline::never(), [](bool is_idle) noexcept { return is_idle; }, may_stop);
     }
 
-    // Another thread may end the run and destroy the loop before this call has returned.
+    // After stop_run(), another thread may destroy the loop. The destructor waits for `here`.
     void stop() noexcept {
         const lifecycle::external_call here(*this);
         loop_.stop_run();

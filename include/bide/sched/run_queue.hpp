@@ -11,14 +11,14 @@
 // in one word:
 //
 //   steal            real             tail
-//     |  in transit    |  available      |  free, up to steal + capacity
+//     |  claimed       |  available      |  free, up to steal + capacity
 //
 //   real     the position of the next item to take. A CAS moves it up. The owner's pop moves it by
-//            one. A thief's claim moves it by half of the items.
+//            one. A thief claims half of the items: it moves `real` past them.
 //   steal    equal to `real` while no thief is at work; a pop then moves both. A thief's claim
 //            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
-//            copied its items, it moves `steal` up to the current `real`.
-//            It is one less than `real` while the owner moves the items to another buffer.
+//            copied its items, it moves `steal` up to the current `real`. While the owner moves the
+//            items to another buffer, `steal` is one less than `real`.
 //   (`steal` is never past `real`; `tail` is never past `steal` by more than the capacity)
 //
 // A thief is at work from its claim until it moves `steal`. Only this thief reads the slots from
@@ -30,16 +30,16 @@
 // buffer of twice the size. Before the move, the owner sets `steal` to real - 1, by a CAS that
 // requires steal == real. If a thief is at work, the CAS fails, and the owner does not move the
 // items. During the move, steal != real, so no thief claims an item. A thief reads the address of
-// the buffer only after its claim [run_queue.buffer], so the owner frees the old buffer at once.
+// the buffer only after its claim [run_queue.buffer], so the owner may free the old buffer at once.
 //
-// If there is no memory for a larger buffer, or a thief is at work in a full buffer, the ring does
-// not take the new item.
+// A full ring does not take a new item in two cases: there is no memory for a larger buffer, or a
+// thief is at work.
 //
 // Each change of `head_` is a read-modify-write, and so continues the release sequence of the thief
-// that moved `steal`. The only exception is the owner's store at the end of a move to another
-// buffer. The owner has acquired the sequence at the beginning of that move. If a position that a
-// thief has read is outdated, the thief's CAS fails, unless the position is older by exactly 2^32
-// items.
+// that moved `steal`. So an owner that acquires a later value knows that the thief has read its
+// slots. The only exception is the owner's store at the end of a move to another buffer. The owner
+// has acquired the sequence before that store. If a position that a thief has read is outdated, the
+// thief's CAS fails, unless the position is older by exactly 2^32 items.
 //
 // [idle.announce] in idle.hpp: the owner of a ring pushes new items or the items that it has
 // stolen. After the push, it sees each worker that announced its sleep before. A worker that
@@ -74,9 +74,9 @@ public:
     /// Frees the buffer.
     ~basic_run_queue() { free_buffer(slots_); }
 
-    /// Appends `r`. Only the owner calls it. If the ring is full, allocates a larger buffer. If the
-    /// ring is full and there is no memory or a thief is at work, returns false and does not append
-    /// `r`.
+    /// Appends `r`. Only the owner calls it. If the ring is full, moves the items to a larger
+    /// buffer. If there is no memory for it, or a thief is at work, returns false and does not
+    /// append `r`.
     /// Complexity: amortised constant.
     [[nodiscard]] bool push(runnable& r) noexcept {
         return push_if_room(r) || (make_room(1) != 0 && push_if_room(r));
@@ -166,9 +166,9 @@ public:
 
     /// Returns true if there is nothing to take. Does not count items that a thief has claimed. Any
     /// thread may call it.
-    /// Blocks: while a thief is at work and the ring has items that are not claimed, because no
-    /// other thief can take these items until the first thief has copied its part. Also blocks
-    /// while the owner moves the items to another buffer.
+    /// Blocks: while a thief is at work and the ring has items that are not claimed: no other thief
+    /// can take these items until the first thief has copied its part. Also blocks while the owner
+    /// moves the items to another buffer.
     bool empty() const noexcept {
         // Order: seq_cst [idle.announce]; a worker reads the tail after its announcement.
         const position tail = tail_.load(std::memory_order_seq_cst);
@@ -303,7 +303,7 @@ private:
     }
 
     // Prefetches the item at the position `at`, if there is one. The owner takes that item soon. If
-    // many items are queued, the item is in no cache.
+    // many items are queued, the caches no longer hold it.
     void prefetch(position at, position tail) noexcept {
         if (distance(at, tail) > 0) {
             const runnable* const item = slot_of(at);

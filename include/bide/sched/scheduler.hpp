@@ -17,13 +17,13 @@ class fork_entry;
 struct scheduler_access;
 } // namespace detail
 
-/// Runs tasks, coroutines and functions on a fixed number of workers. A worker has a queue of tasks,
-/// and runs them one at a time, on a thread that was started for it. Idle workers steal tasks from
-/// busy ones. A task that awaits an operation of bide does not occupy its thread. A task may also
-/// block its thread in an operation of bide. If no other worker is idle, another thread runs the
-/// worker meanwhile. If no such thread can be started, queued tasks wait until another worker runs
-/// them. If the system has refused to start the thread, the scheduler
-/// tries again every 10 ms while it needs the thread.
+/// Runs tasks, coroutines and functions on a fixed number of workers. A worker has a queue of
+/// tasks, and runs them one at a time, on a thread that was started for it. Idle workers steal
+/// tasks from busy ones. A task that awaits an operation of bide does not occupy its thread. A task
+/// may also block its thread in an operation of bide. If no other worker is idle, another thread
+/// runs the worker meanwhile. If no such thread can be started, queued tasks wait until another
+/// worker runs them. The scheduler then tries to start the thread every 10 ms while it needs the
+/// thread.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
@@ -38,10 +38,10 @@ struct scheduler_access;
 /// Fairness: tasks that yield run in the order of the queue of their worker. After at most 128 runs
 /// of tasks, a worker compares its queue with the queue of one other worker, a different one each
 /// time. If its own queue has q tasks and the other one has more than 5/4 q + 1, the worker takes
-/// half of the difference. This gives a bound, if all workers run equally many tasks: while any
-/// other task runs n times, a task that yields again and again runs at least n / 2 - 128 w times,
-/// where w is the number of workers. A worker whose thread gets no processor runs no tasks. Without
-/// scheduler_options::enable_stealing there is no such bound.
+/// half of the difference. If all workers run equally many tasks, this gives a bound. Let task A
+/// yield again and again, and let B be any other task. While B runs n times, A runs at least
+/// n / 2 - 128 w times, where w is the number of workers. A worker whose thread gets no processor
+/// runs no tasks. Without scheduler_options::enable_stealing there is no such bound.
 ///
 /// After fork() the child process has the memory of the scheduler but none of its threads. The
 /// child may destroy the scheduler. The destructor then does nothing, and the memory leaks. The
@@ -58,9 +58,9 @@ class BIDE_SHARED scheduler : public task_runner {
 public:
     /// Starts the workers.
     /// Throws: std::bad_alloc. std::invalid_argument if num_workers is above 1,048,575 or no thread
-    /// can have a stack of stack_size. std::system_error if a thread cannot be started, for example
-    /// because there is no memory for its stack, or if the driver is attached to another scheduler.
-    /// After an exception, no thread is left, and none has called on_worker_start.
+    /// can have a stack of stack_size. std::system_error if a thread cannot be started (there is no
+    /// memory for its stack, for example), or if the driver is attached to another scheduler. After
+    /// an exception, no thread is left, and none has called on_worker_start.
     explicit scheduler(scheduler_options options = {});
 
     /// Starts `num_workers` workers. 0 means the default number.
@@ -72,8 +72,8 @@ public:
                                                          : ~0u}) {}
 
     /// Calls shutdown().
-    /// Requires: the caller is not one of the scheduler's own workers, nor in an arm of a
-    /// fork-join; otherwise terminates with a message.
+    /// Requires: the caller is not one of the scheduler's own workers, and is in none of its
+    /// fork-joins; otherwise terminates with a message.
     ~scheduler();
 
     // For spawn() without options, schedule(), post() and executor() see task_runner.
@@ -96,8 +96,8 @@ public:
     std::optional<unsigned> this_worker() const noexcept;
 
     /// Runs a function that blocks, on an idle or new thread for blocking tasks. If there are
-    /// max_blocking_threads such threads already and none is idle, the function waits for the next
-    /// one that becomes free.
+    /// max_blocking_threads such threads already and none is idle, the function waits until one of
+    /// them is free.
     /// Throws: what spawn() throws; std::system_error if there is no thread for blocking tasks and
     /// none can be started.
     template <class F>
@@ -114,15 +114,15 @@ public:
     }
 
     /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels the other tasks at their
-    /// next wait, runs all queued jobs, and ends the threads. A second call, on any thread, waits
-    /// until the threads have ended, too. A call in on_worker_stop, or by a thread of the scheduler
-    /// while the scheduler shuts down, has no effect.
+    /// next wait, runs all queued jobs, and ends the threads. A second call, on any thread, also
+    /// waits until the threads have ended. A call in on_worker_stop, or by a thread of the
+    /// scheduler while the scheduler shuts down, has no effect.
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, yields or returns blocks this call for ever. So does a task that blocks its thread in
     /// a wait that never ends. See shutdown_for().
-    /// Requires: the caller is not one of its own workers, nor in an arm of a fork-join; otherwise
-    /// terminates with a message, unless the call has no effect (see above). No worker and no arm
-    /// of this scheduler waits for the caller.
+    /// Requires: unless the call has no effect (see above), the caller is not one of the
+    /// scheduler's own workers, and is in none of its fork-joins; otherwise terminates with a
+    /// message. No worker and no arm of this scheduler waits for the caller.
     void shutdown() noexcept { shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The

@@ -20,13 +20,13 @@ class trace_sink;
 /// The options of a scheduler. The defaults suit most programs.
 struct scheduler_options {
     /// The number of workers. 0 means the number of processors that the process may use, at least
-    /// 1. The affinity mask of the process and the CPU quota of its control group limit that
-    /// number. If num_workers is above 1,048,575, the constructor of the scheduler throws
+    /// 1. That number is limited by the affinity mask of the process and by the CPU quota of its
+    /// control group. If num_workers is above 1,048,575, the constructor of the scheduler throws
     /// std::invalid_argument.
     unsigned num_workers = 0;
 
     /// True if workers steal tasks from each other. If false, a worker runs only the tasks that its
-    /// own tasks make runnable, and tasks of the global queue.
+    /// own tasks make runnable, and tasks of the queue that all workers share.
     bool enable_stealing = true;
 
     /// The maximum number of threads for blocking tasks (spawn_blocking()). These threads also run
@@ -40,9 +40,9 @@ struct scheduler_options {
 
     /// The size of the stack of each thread of the scheduler, in bytes, for workers and for
     /// blocking tasks. It is rounded up to whole pages. 0 means the default of the system; on Linux
-    /// it is that of `ulimit -s`, usually 8 MiB. Tasks and arms of fork-joins with a deep recursion
-    /// need more. The system commits memory only for the used part of a stack. On Windows, the
-    /// option has no effect.
+    /// it is that of `ulimit -s`, usually 8 MiB. Tasks, and functions of fork-joins, with a deep
+    /// recursion need more. The system commits memory only for the used part of a stack. On
+    /// Windows, the option has no effect.
     std::size_t stack_size = 0;
 
     /// Called with an exception that has left a task whose handle was dropped. The caller is a
@@ -52,9 +52,9 @@ struct scheduler_options {
     /// std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
-    /// Called on each thread that becomes a worker, before its first task. Another thread that runs
-    /// a worker while the worker's own thread is blocked calls it, too. If it throws, the program
-    /// terminates, as if on_unhandled had thrown.
+    /// Called on each thread that becomes a worker, before its first task. If the thread of a
+    /// worker is blocked, the thread that runs the worker meanwhile also calls this function. If
+    /// the function throws, the program terminates, as if on_unhandled had thrown.
     std::function<void(unsigned worker)> on_worker_start{};
 
     /// Called on each thread that was a worker, after its last task. If it throws, the program
@@ -78,9 +78,10 @@ struct scheduler_options {
     std::chrono::microseconds max_timed_sleep{4'000};
 
     /// How much later than requested a sleep or a time-out of a task may end. The times of sleeps
-    /// and time-outs are rounded up to multiples of this value, so that one wake ends all that are
-    /// due in the same interval. If there are many sleepers, 1 ms saves most of their processor
-    /// time. Values above 1 s count as 1 s. If it is zero or less, the times are not rounded.
+    /// and time-outs are rounded up to multiples of this value. So one wake ends all sleeps and
+    /// time-outs of the same interval. If there are many sleepers, 1 ms saves most of their
+    /// processor time. Values above 1 s count as 1 s. If it is zero or less, the times are not
+    /// rounded.
     std::chrono::microseconds timer_slack{0};
 };
 
@@ -131,8 +132,9 @@ struct spawn_options {
 /// clock.
 /// Requires: it outlives the scheduler or the loop.
 /// Thread safety: calls for several workers come at the same time. Calls for one worker come one
-/// after the other, with one exception: if a task blocked its thread and another thread ran the
-/// worker meanwhile, the call for the blocked task may come at the same time as another call.
+/// after the other, with one exception. If a task blocked its thread, another thread may have run
+/// the worker meanwhile. The call for the blocked task may then come at the same time as another
+/// call.
 class trace_sink {
 public:
     trace_sink& operator=(trace_sink&&) = delete;
@@ -154,7 +156,7 @@ protected:
 
 namespace detail {
 
-// Returns a time of the options in nanoseconds, at least 0 and at most 1 s.
+// Converts a duration to nanoseconds, at least 0 and at most 1 s.
 inline std::int64_t option_ns(std::chrono::microseconds wanted) noexcept {
     constexpr std::int64_t most = 1'000'000'000;
     const std::int64_t ns = deadline::saturated_ns(wanted);

@@ -6,7 +6,7 @@
 /// Structured concurrency: tasks that do not outlive their group. A group may have a limit on the
 /// number of tasks that exist at a time.
 ///
-/// A coroutine that awaits the end of a group blocks no thread, at any depth of nested groups.
+/// A coroutine that awaits the end of a group blocks no thread, however deeply groups are nested.
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -17,8 +17,8 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // What task_group and join_set share: the group, the cells of its members, and the blocking wait
-// for them. The state of a group is the number of children that have not ended, the waiters for
-// their end, the members that can be cancelled, and the first failure. One lock guards this state.
+// for them. A group stores the number of children that have not ended, the waiters for their end,
+// the members that can be cancelled, and the first failure. One lock guards this state.
 //
 // A child is counted before it is posted. It decrements the count when its outcome is final and its
 // frame is destroyed. The last child takes the waiters out of the queue. When a waiter returns, it
@@ -46,13 +46,13 @@ namespace detail {
 // If a task that waits for its group is cancelled, it continues to wait until all members have
 // ended (wait_steps::on_cancel).
 
-// Enqueues `w` or completes it.
+// Enqueues the waiter `w` or completes it.
 // If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
 // not enqueue `w` and returns that outcome.
 // If `what` is an outcome, completes `w` with it and returns it. If the select of `w` has already
 // chosen another case, does nothing and returns waiting.
-// Requires: the caller holds the lock of the queue. After its release, the caller passes the result
-// to settle_if_over().
+// Requires: the caller holds the lock of the queue. When it has released the lock, the caller
+// passes the result to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
                            wait_status what) noexcept {
@@ -68,7 +68,7 @@ wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Pla
 
 template <class Platform> class basic_group;
 
-// A task that is a member of a group. This object is a field of the task's cell.
+// A task that is a member of a group. This object is part of the task's header.
 template <class Platform>
 class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
     using header = basic_task_header<Platform>;
@@ -108,7 +108,7 @@ template <class Platform> class basic_group {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // The end of all children, or of all members, for which waiters wait.
+    // An end that waiters wait for: the end of all children, or the end of all members.
     class end {
     public:
         static constexpr const char* waited_for = "the end of a group";
@@ -417,7 +417,7 @@ template <spawnable S> using group_cell = task_cell<S, group_task>;
 // Blocks until all members that `until` counts have ended. These members are tasks of `home`. If no
 // other thread runs them, the calling thread runs them while it waits. If the calling thread
 // belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
-// meanwhile, so that a thread is free for the members.
+// meanwhile. So a thread is free for the members.
 void block_until(group::end& until, task_home& home) noexcept;
 
 } // namespace detail
@@ -430,9 +430,9 @@ void block_until(group::end& until, task_home& home) noexcept;
 /// until it has ended and its frame is destroyed. Callers get room in the order in which they began
 /// to wait.
 ///
-/// Thread safety: any thread may call any member concurrently, except the destructor. A child may
-/// spawn and cancel. In a group with a limit, a spawn by a child may wait for the end of another
-/// child. If all children wait in this way, none of them ends.
+/// Thread safety: several threads may call the functions of a group at once, except the destructor.
+/// A child may spawn and cancel. In a group with a limit, a spawn by a child may wait for the end
+/// of another child. If all children wait in this way, none of them ends.
 /// Requires: a child does not wait for its own group.
 /// Destroys: waits for all children. If an exception leaves the scope of the group, or the running
 /// task is cancelled, the destructor cancels the children first.
@@ -458,8 +458,9 @@ public:
     /// scheduler::spawn()).
     /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
     /// blocks until the body and all children have ended.
-    /// Throws: the first failure, after all have ended; stopped_error, if the awaiting task was
-    /// cancelled, or if the cancellation of the group has stopped the body; std::bad_alloc.
+    /// Throws: the first failure, after the body and all children have ended; stopped_error, if the
+    /// awaiting task was cancelled, or if the cancellation of the group has stopped the body;
+    /// std::bad_alloc.
     /// Cancellation: cancels the body and all children, and waits for them.
     template <class F> static task<value_of<F>> run(task_runner& where, F body) {
         return run_in(where, no_limit, std::move(body));
@@ -478,17 +479,17 @@ public:
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
     /// that needs one thread more than scheduler_options::max_blocking_threads. A run_loop belongs
     /// to the thread that has run it last, or to its maker if no thread has run it. If the group is
-    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop,
-    /// until another thread runs the loop. If the loop belongs to another thread, the call only
-    /// waits, and the children end only while a thread runs the loop.
+    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop. It
+    /// does so until another thread runs the loop. If the loop belongs to another thread, the call
+    /// only waits, and the children end only while a thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Starts a child. `source` is a task, a function that returns a task, or another function. A
-    /// function that returns a task is called on the calling thread. It exists until the child has
-    /// ended, so the coroutine of a lambda may use the captures. The child runs any other function.
-    /// The value of the child is dropped. If the group is cancelled, the child never starts. If the
-    /// runner has shut down, the child counts as failed with stopped_error.
+    /// Starts a child. `source` is a task, a function that returns a task, or another function. The
+    /// calling thread calls a function that returns a task. The function exists until the child has
+    /// ended, so the coroutine of a lambda may use the captures. Another function is called when
+    /// the child runs. The value of the child is dropped. If the group is cancelled, the child
+    /// never starts. If the runner has shut down, the child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call: use async_spawn().
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
@@ -520,7 +521,7 @@ public:
 
     /// Waits until there are no children.
     /// Blocks: until all children have ended, as ~task_group() does.
-    /// Throws: the exception of the first child that failed, in each call. A child that the group
+    /// Throws: in each call, the exception of the first child that failed. A child that the group
     /// has cancelled, and that ended by stopped_error or never started, has not failed.
     void join() {
         detail::block_until(group_.of_children(), home_);

@@ -29,8 +29,9 @@ public:
     /// Only memory limits the number of tasks; README.md in this folder shows a loop that waits for
     /// room.
     ///
-    /// On the thread that runs a run_loop, join_handle::join() of a task of that loop waits for
-    /// ever. Use run_loop::run_until() or async_join().
+    /// The thread that runs a run_loop must run the tasks of that loop. If it calls
+    /// join_handle::join() of such a task, the call waits for ever. Use run_loop::run_until() or
+    /// async_join().
     ///
     /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
     /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
@@ -50,7 +51,7 @@ public:
         return async_op<void>(detail::yielding()).resume_on(*this);
     }
 
-    /// Runs `r` like a task. If the runner has shut down, runs `r` on a resumer of bide's service.
+    /// Runs `r` like a task. If the runner has shut down, a thread of bide's own service runs `r`.
     /// If that service cannot be started, terminates.
     /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept { home_.post(r); }
@@ -69,9 +70,9 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task as spawn() does, in `home`, which may be a part of the runner, such as its
-    /// queue of low tasks. If `tag` is not 0, the task_tag of that number replaces the tag of the
-    /// task.
+    /// Starts a task as spawn() does, in `home`. It may be a part of the runner, for example the
+    /// queue of the low tasks. If `tag` is not 0, the task gets the task_tag of that number instead
+    /// of its own tag.
     template <detail::spawnable S>
     static auto spawn_in(detail::task_home& home, S source, std::uint8_t tag = 0) {
         auto& made = *new detail::joined_cell<S>(home, true, std::move(source));
@@ -91,7 +92,7 @@ private:
 
 namespace detail {
 
-// Gives the home of a runner to objects that make their own task cells (task_cell.hpp).
+// Gives access to the home of a runner: the object that queues and counts its tasks.
 struct runner_access {
     static task_home& home(task_runner& where) noexcept { return where.home_; }
 };

@@ -2,18 +2,18 @@
 #ifndef BIDE_SCHED_DETAIL_FORK_LANE_HPP
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
-// Each thread that forks has a lane: a deque of jobs and a parker. A job is one function of a
-// fork-join; such a function is called an arm. The lane belongs to the thread, because another
-// thread can take over the thread's worker. All lanes of a pool are in one list. The list only
-// grows, and any thread reads it without a lock. Lanes that no thread uses are also in a free list.
-// A lane exists until the pool is destroyed, because a thief may still read a lane that its thread
-// has put back. If the workers do not steal, or if there is only one worker, threads have no lanes
-// and run the arms one after the other.
+// Each thread that forks has a lane: a deque of jobs and a parker. The lane belongs to the thread,
+// because another thread can take over the thread's worker. A job is one function of a fork-join;
+// such a function is called an arm. A thief is a thread that takes a job from another thread's
+// lane. All lanes of a pool are in one list. The list only grows, and any thread reads it without a
+// lock. Lanes that no thread uses are also in a free list. A lane exists until the pool is
+// destroyed, because a thief may still read a lane that its thread has put back. If the workers do
+// not steal, or if there is only one worker, threads have no lanes and run the arms in turn.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
-// time of its outermost fork-join in the pool. If a thread of the pool enters a fork-join of
-// another pool, and inside of it a fork-join of its own pool, it gets one more lane for the inner
-// fork-join.
+// time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
+// another pool, and inside of that a fork-join of its own pool. For the inner fork-join, it gets
+// one more lane.
 //
 // The job. The second arm of a fork-join is a job in the stack frame of that fork-join. The owner
 // of a job is the thread that forked it. If a thief takes the job, the owner waits until the thief
@@ -29,38 +29,38 @@
 //   an outcome | sleeps   the outcome (done, failed or returned); the owner was about to sleep
 //   (no other value is possible)
 //
-// Each step is one read-modify-write. The owner's step and the thief's first step keep the bits of
-// the other side. The thief's last step returns them. So either the owner does not sleep, or the
-// thief wakes the owner. When the thief writes the outcome, this write is its last access to the
-// job, because the owner may then destroy the stack frame of the job.
+// Each step is one read-modify-write. The thief's first step keeps the bit `sleeps`. If the owner
+// sets the bit before the thief's last step, that step returns the bit, and the thief wakes the
+// owner. If the owner sets the bit later, the owner sees the outcome and does not sleep. The write
+// of the outcome is the thief's last access to the job, because the owner may then destroy the
+// stack frame of the job.
 //
-// Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
-// thief has forked while it runs the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
+// Waiting. An owner that waits for a stolen arm runs other arms meanwhile. It runs only arms that
+// the thief has forked inside of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
 // Portable Technique for Implementing Efficient Futures", PPoPP 1993). Without thieves, the owner
-// would run these arms itself, on top of the same stack frames. So such an arm waits for a lock
-// that these frames hold only if it also does so in a run on one thread. The stack becomes no
-// deeper than in a run on one thread.
+// would run these arms itself, on top of the same stack frames. If such an arm waits for a lock
+// that these frames hold, it would also wait in a run on one thread. So leapfrogging adds no
+// deadlock. The stack becomes no deeper than in a run on one thread.
 //
 // After the owner has read the word, the thief may end the stolen arm and begin another one. So
 // after the owner has taken an arm from the thief's lane, it reads the word again. If the stolen
-// arm has not ended, the thief forked the taken arm while it ran the stolen arm, because an arm
-// ends after all arms that it has forked [fork_job.end]. If the stolen arm has ended, the owner
-// gives the taken arm back.
+// arm has not ended, the thief forked the taken arm inside of it: an arm ends after all arms that
+// it has forked [fork_job.end]. If the stolen arm has ended, the owner gives the taken arm back.
 //
-// Wakes. An idle worker could run a published arm, but a wake takes the caller longer than a whole
-// small fork-join. So each place in the program that begins an outermost fork-join stores the
-// average work of these fork-joins (basic_fork_call_site). The work is the time of the caller,
-// without its wakes and waits, multiplied by n + 1, where n is the number of arms that the caller
-// waited for. If the waits counted, a preempted thief would make a small fork-join look large, and
-// the next fork-join would wake too many workers.
+// Wakes. An idle worker could run a published arm (one that thieves may take), but a wake takes the
+// caller longer than a whole small fork-join. So each place in the program that begins an outermost
+// fork-join stores the average work of these fork-joins (basic_fork_call_site). The work is the
+// time of the caller, without its wakes and waits, times n + 1. Here n is the number of arms that
+// the caller waited for. If the waits counted, a preempted thief would make a small fork-join look
+// large, and the next fork-join would wake too many workers.
 //
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
-// If this number is zero, the fork-join wakes no worker while an idle worker is the timed sleeper
-// (pool.hpp). A fork-join also wakes no worker if the callers without a worker are at least as many
-// as the sleeping workers (basic_pool::add_callers). If the fork-join is a loop, the place stores
-// the work of one iteration, so that the estimate fits short and long runs. These numbers affect
-// only the speed, because the owner runs each arm that no worker takes.
+// If this number is zero, the fork-join wakes no worker while an idle worker sleeps with a time-out
+// (the timed sleeper, pool.hpp). A fork-join also wakes no worker if the callers without a worker
+// are at least as many as the sleeping workers (basic_pool::add_callers). If the fork-join is a
+// loop, the place stores the work of one iteration, so that the estimate fits short and long runs.
+// These numbers affect only the speed, because the owner runs each arm that no worker takes.
 
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/fork_deque.hpp>
@@ -98,8 +98,8 @@ public:
 
     // ---- The owner
 
-    // Returns how the job ended. If the job has not ended, returns none, and sets `thief` to the
-    // lane of the thief, or to nullptr if that lane is not known yet.
+    // Returns how the job ended. If the job has not ended, returns none and sets `thief` to the
+    // lane of the thief. If that lane is not known yet, sets `thief` to nullptr.
     end look(lane*& thief) const noexcept {
         // Order: acquire [fork_job.end] [fork_job.thief]; sees what the thief did, and its lane.
         const word seen = state_.load(std::memory_order_acquire);
@@ -185,9 +185,9 @@ public:
     }
 
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
-    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile, because this
-    // lane may have older jobs: the owner of such another job would take jobs from this lane while
-    // it waits, and could take these older ones. (In wait(), all older jobs of this lane were
+    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: the owner of
+    // such another job would wait for that job, and would take jobs from this lane. That owner must
+    // not take the older jobs that this lane may have. (In wait(), all older jobs of this lane were
     // stolen before `mine`.)
     typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         return wait_for(mine, from, false);
@@ -211,7 +211,7 @@ public:
     }
 
     // The owner calls it when it begins a fork-join or a part of one. The fork-join may wake
-    // `wakes` workers, and began at the time `ns`.
+    // `wakes` workers, and began at the time `ns`, in nanoseconds of the steady clock.
     void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
         // Order: relaxed, both; hints.
         worth_.store(wakes, std::memory_order_relaxed);
@@ -226,7 +226,7 @@ public:
         }
     }
 
-    // What the owner has done since the last call, besides running its jobs.
+    // The overhead of the owner since the last call of take_overhead().
     struct overhead {
         std::int64_t ns = 0;    // the time that wakes and waits have taken
         std::int64_t waits = 0; // the jobs that it has waited for
@@ -298,7 +298,7 @@ private:
     BIDE_NOINLINE typename job::end wait_for(job& mine, basic_fork_lane& from,
                                              bool helps) noexcept {
         auto how = job::end::none;
-        // The time of the jobs that the owner runs meanwhile counts as waiting.
+        // The whole wait counts as overhead once, with the jobs that the owner runs meanwhile.
         const std::int64_t before = overhead_.ns;
         const std::int64_t begin = Platform::now();
         for (;;) {
@@ -514,9 +514,10 @@ public:
 private:
     using guard = typename lock_bits<Platform, std::uint32_t>::guard;
 
-    // Runs the stolen job that `posted`, the member `arm` of the worker, describes. If there is no
-    // memory for a lane of this thread, gives the job back. Reads the members of `posted` before
-    // the job runs: meanwhile another thread may take over the worker and overwrite `arm`.
+    // Runs the stolen job that `posted` describes; `posted` is the member `arm` of the worker. If
+    // there is no memory for a lane of this thread, gives the job back. Reads the members of
+    // `posted` before the job runs, because another thread may take over the worker meanwhile and
+    // overwrite `arm`.
     static void run_arm(void* posted) noexcept {
         auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
         auto& job = *arm.what;

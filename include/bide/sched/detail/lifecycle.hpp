@@ -9,16 +9,16 @@
 // Counting. A task is counted when it is spawned, by the thread that spawns it, and when it has
 // ended, by the thread that ends it. Each worker has its own counters. Every other thread is
 // external; external threads share two counters. While the scheduler closes, a worker that finds
-// nothing to run adds up all counters, and an external thread that has ended a task wakes a worker
-// to do so. The worker first adds up all ended tasks, then all spawned tasks. If the sums are
-// equal, there was a moment at which no task was left, because both sums only grow and no task ends
+// nothing to run adds up all counters. An external thread that has ended a task wakes a worker for
+// this. The worker first adds up all ended tasks, then all spawned tasks. If the sums are equal,
+// there was a moment at which no task was left. Reason: both sums only grow, and no task ends
 // before it was spawned [lifecycle.counts].
 //
 // Closing. close() sets `closing_` and cancels the tasks that wait. A task that begins to wait
-// later finds its registry closed. An external thread counts its task as spawned before it reads
-// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So either
-// shutdown() waits for the task, or the task is refused. The same holds for a fork-join that an
-// external thread begins.
+// later finds its registry (its list of waiting tasks) closed. An external thread counts its task
+// as spawned before it reads `closing_`, and close() sets `closing_` before a worker adds up
+// [lifecycle.closing]. So either shutdown() waits for the task, or the task is refused. The same
+// holds for a fork-join that an external thread begins.
 //
 // External calls. An external thread may still be in post() when the runnable that it posted causes
 // the destruction of the scheduler. So such calls are counted, and the destructor waits until the
@@ -26,15 +26,14 @@
 // external call to the scheduler.
 //
 // Posts after the end. If a runnable is posted when no worker is left, it runs on another executor.
-// The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
-// [lifecycle.unrun].
+// The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue.
+// So one of the two finds the runnable and forwards it [lifecycle.unrun].
 
 #include <bide/task/detail/task_control.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// `Home` is task_home, or its replacement in a model. `Pool` is basic_pool or basic_loop, or their
-// replacement in a model.
+// `Home` is task_home. `Pool` is basic_pool or basic_loop. Models replace both (tests/model).
 template <class Platform, class Home, class Pool> class basic_lifecycle : public Home {
     using worker = typename Pool::worker;
     using header = basic_task_header<Platform>;
@@ -178,7 +177,7 @@ public:
     };
     counts count_external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; this read follows the worker's
-        // announcement. Each task that it counts as ended was counted as spawned earlier.
+        // announcement. Each task in this count was counted as spawned earlier.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
         // Order: relaxed; the load above has acquired the counts of the spawned tasks.
         return {spawned_externally_.load(std::memory_order_relaxed), ended};

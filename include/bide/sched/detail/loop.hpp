@@ -3,7 +3,8 @@
 #define BIDE_SCHED_DETAIL_LOOP_HPP
 
 // The one worker of a run_loop (sched/run_loop.hpp): its queues, its timers, and the place where
-// its thread sleeps. It starts no thread. For basic_lifecycle, it is a pool with one worker.
+// its thread sleeps. The loop starts no thread. For basic_lifecycle, the loop is a pool with one
+// worker.
 //
 // One thread at a time runs the loop. Jobs that this thread enqueues go into a plain list. Other
 // threads push to the injector, and then leave a token for the thread of the loop. That thread
@@ -49,8 +50,8 @@ public:
     // Runs jobs on the calling thread, and sleeps while there is nothing to run. Calls
     // is_over(false) before each job, and is_over(true) when there is nothing to run. Returns when
     // is_over() returns true, stop_run() was called, or the deadline has passed. Returns the number
-    // of jobs that it ran. If `may_stop` is false, stop_run() ends the next call and not this one.
-    // Terminates if the loop is running already.
+    // of jobs that it ran. If `may_stop` is false, stop_run() ends the next call instead of this
+    // one. Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
         enter();
@@ -62,11 +63,10 @@ public:
     }
 
     // Called by a thread that waits for tasks of the loop. Runs jobs of the loop until is_over()
-    // returns true. stop_run() does not end this call.
-    // If the calling thread does not run the loop yet, it joins the loop during this call, but only
-    // as long as no other thread wants to run it. If another thread does, the call returns before
-    // is_over() is true. The call returns at once if another thread runs the loop already, or if
-    // the calling thread does not own the loop.
+    // returns true. stop_run() does not end this call. If the calling thread does not run the loop
+    // yet, it joins the loop during this call. When another thread wants to run the loop, a thread
+    // that has joined returns, even if is_over() is not true. If another thread runs the loop
+    // already, or the calling thread does not own the loop, the call returns at once.
     // Requires: the thread that makes is_over() true calls wake_any() afterwards.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         const bool joins = !runs_here();
@@ -80,7 +80,7 @@ public:
         run_jobs(deadline::never(), ends, mine.outer_host());
     }
 
-    // Makes the present run() return; if there is none, the next one. Any thread may call it.
+    // Ends the present run(). If there is none, ends the next one. Any thread may call it.
     void stop_run() noexcept {
         // Order: release [loop.stop]; the thread that returns from run() sees what happened before
         // this stop and, because this is a read-modify-write, before earlier stops.
@@ -219,7 +219,7 @@ private:
         enqueue_forked();
         ready_.push(r);
     }
-    // If no other job runs before the chain, the chain finds its children in `forked_`.
+    // If no other job runs before `chain` continues, the children of `chain` stay in `forked_`.
     void pause(paused_chain& chain) noexcept override {
         const bool alone = ready_.first() == nullptr;
         const bool child_is_due = chain.pauses >= interval_.child_pauses(alone ? 0 : ~0U);
@@ -330,8 +330,8 @@ private:
     }
 
     // Jobs nest: the innermost job runs inside of the outer jobs. Called when the innermost job is
-    // about to run other jobs. Begins the wait of each outer job, if it has not begun, because one
-    // of the other jobs may resume the outer job.
+    // about to run other jobs. Begins the wait of each outer job that has not begun to wait,
+    // because one of the other jobs may resume that outer job.
     void begin_outer_waits() noexcept {
         for (inner_job* job = inner_; job != nullptr; job = job->outer) {
             if (!std::exchange(job->has_begun_wait, true)) {

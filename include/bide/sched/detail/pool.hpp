@@ -18,12 +18,12 @@
 //   other workers     half of another worker's ring; if that ring is empty, the oldest child of a
 //                     when_all() that the other worker has forked and not started; at most half of
 //                     the workers search at a time
-//   fork-joins        the oldest arm (basic_arm_source in worker.hpp)
+//   fork-joins        the oldest arm: a function of a fork-join (basic_arm_source in worker.hpp)
 //
 // If it finds nothing, it sleeps. If the worker's last job was an arm of a fork-join, the worker
 // first continues to search, for as long as a wake would take. The sleep protocol (idle.hpp) has
-// three steps: announce, check every queue once more, sleep without a time-out. Each push makes its
-// job visible and then asks idle.hpp which worker to wake [idle.announce].
+// three steps: announce the sleep, check every queue once more, sleep. Each push makes its job
+// visible and then asks idle.hpp which worker to wake [idle.announce].
 //
 // High and low jobs have one queue each: a list under a lock, which all workers share. Any worker
 // may take such a job, and a push of such a job wakes a sleeping worker. Only one thread may run a
@@ -44,15 +44,15 @@
 //                       scheduler_options::max_timed_sleep (4 ms by default), and then looks at the
 //                       LIFO slots
 //
-// One worker may have several roles. If a worker with a role is about to run a job and the role is
-// still needed, the worker wakes another worker, which takes over the role (hand_over_roles()).
+// One worker may have several roles. A worker with a role may find a job to run. If the role is
+// still needed, the worker first wakes another one, which takes over the role (hand_over_roles()).
 //
 // The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
 // time in `until_`. A thread that adds a timer reads `until_`, and so learns whether a worker must
-// wake earlier. (The protocol [timer_queue.next] in core/timer.hpp calls this time `until`, and the
-// leader the sleeper.) If another worker goes to sleep and finds an earlier timer, that worker
-// becomes the leader. The previous leader continues to sleep until its own time, and then finds
-// that it is no longer the leader. A leader that wakes gives up the role.
+// wake earlier. (In core/timer.hpp, the protocol [timer_queue.next] calls this time `until`, and
+// calls the leader the sleeper.) If another worker goes to sleep and finds an earlier timer, that
+// worker becomes the leader. The previous leader continues to sleep until its own time, and then
+// finds that it is no longer the leader. A leader that wakes gives up the role.
 //
 // Blocked workers. A thread that blocks in a task first moves all jobs of its worker to places
 // where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
@@ -92,18 +92,19 @@ public:
     // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
     // the idle thread run `w`. Returns false if there is no idle thread.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Returns true if hand_to_idle_thread() would succeed. A substitute (scheduler_core.hpp) calls
-    // it after it has announced that its worker sleeps.
+    // Returns true if hand_to_idle_thread() would succeed. A substitute, which runs a worker in
+    // place of the worker's own thread (scheduler_core.hpp), calls it after it has announced that
+    // its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
     // Unparks the thread that was started for the worker with the given number. That thread owns no
     // worker now, and a pinned job was pushed for it.
     virtual void wake_thread(unsigned) noexcept {}
     // Called when a worker has found nothing to run and has announced its sleep. Each announcement
-    // is a read-modify-write of the same word, so the last worker that announces sees what the
-    // other workers did before their announcements.
+    // is a read-modify-write of the same word. So the worker that announces last sees what all
+    // others did before their announcements, and can add up their counters.
     virtual void found_nothing() noexcept = 0;
-    // Returns true if `where` is the executor of the high tasks, of the low tasks, or of the tasks
-    // that are pinned to the calling thread.
+    // Returns true if `where` is the executor of the high tasks, the low tasks, or the tasks pinned
+    // to the calling thread.
     virtual bool has_queue(executor_ref) noexcept { return false; }
 
 protected:
@@ -155,8 +156,8 @@ public:
     }
 
     // Called when a worker goes to sleep. next() reads the time of the earliest timer, with order
-    // seq_cst. If no leader wakes at or before that time, the caller becomes the leader, and `mine`
-    // becomes the time at which it wakes. If a leader does, `mine` does not change.
+    // seq_cst. If a leader wakes at or before that time, does not change `mine`. If not, makes the
+    // caller the leader, and sets `mine` to the time at which the caller wakes.
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
@@ -165,8 +166,9 @@ public:
             if (first >= seen) {
                 return;
             }
-            // Order: relaxed; if a thread that adds an earlier timer misses this store, it finds a
-            // sleeper to wake in the idle word [idle.announce]. Failure: the loop reads again.
+            // Order: relaxed; if a thread that adds an earlier timer misses this store, that thread
+            // finds in the idle word a sleeper to wake [idle.announce]. Failure: the loop reads
+            // again.
             if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
                 mine = first;
@@ -382,7 +384,8 @@ public:
     }
 
     // Called by the running job. When the job has ended, the worker queues `r` behind all other
-    // jobs. If `r` is a chain that has paused, `paused` points to `r`; if not, `paused` is nullptr.
+    // jobs. If `r` is a chain of coroutines that has paused (wake_scope.hpp), `paused` points to
+    // `r`; if not, `paused` is nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
@@ -581,8 +584,8 @@ private:
         if (paused == nullptr) { // the parent waits or lets other tasks run
             enqueue_children(w);
         } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
-            // The chain may never wait, and takes its children back when it runs or pauses. So its
-            // oldest child is queued after a number of pauses.
+            // Each time the chain runs or pauses, it takes its children back. If it never waits, no
+            // worker would run them. So its oldest child is queued after a number of pauses.
             paused->pauses = 0;
             if (runnable* const oldest = w.children.steal()) {
                 push_ring(w, *oldest);
@@ -725,10 +728,10 @@ private:
         }
     }
 
-    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector, so that a task
-    // that yields again and again does not delay these jobs. If the ring of `w` is long, moves one
-    // job from the injector to the ring. If the ring is short, moves a fair share, so that tasks
-    // that yield contend less for the injector's lock.
+    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that
+    // yields again and again does not delay these jobs. If the ring of `w` is long, moves one job
+    // from the injector to the ring. If the ring is short, moves a fair share, so that tasks that
+    // yield contend less for the injector's lock.
     void push_behind(worker& w, runnable& r) noexcept {
         if (!injector_.empty()) {
             if (!shares_rings_) {
@@ -778,10 +781,10 @@ private:
         return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
     }
 
-    // Selects the class of the next job (class_shares), and takes a high or a low job if its turn
-    // has come. If there is no low job, takes a high one. If it has found none, takes a pinned job,
-    // every second time. If there is still no job, and take_due() is due (injector_is_due), returns
-    // the job of take_due(). If it returns nullptr, a normal job comes next. Not inlined, because
+    // Returns a high, low or pinned job, or a job of take_due(). Returns nullptr if a normal job
+    // comes next. class_shares selects the class of the job. If the class is low and has no job,
+    // takes a high job instead. If no job was found, takes a pinned job, every second time. If
+    // there is still none, and `injector_is_due` is set, calls take_due(). Not inlined, because
     // most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
@@ -817,8 +820,8 @@ private:
     // others to the ring. If the injector is empty, takes the job of the LIFO slot, or a high or a
     // low job.
     runnable* take_injected(worker& w) noexcept {
-        // If no other worker steals from this ring, takes one job, so that no job waits in the
-        // ring.
+        // If workers do not steal, takes one job only, because no other worker could take a further
+        // job out of this ring. A single worker takes its share.
         run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
         runnable* const first = share.pop();
         if (first == nullptr) {
@@ -922,8 +925,8 @@ private:
 
     // Returns true if neither the queues of `w` nor the injector have a job.
     bool has_nothing(const worker& w) const noexcept {
-        // Order: relaxed; only the owner puts a job into the slot. The owner may miss that another
-        // worker has taken the job.
+        // Order: relaxed; only the owner puts a job into the slot. If another worker has taken the
+        // job, the owner may still see it, and then looks once more in vain.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
                injector_.empty() && !(uses_classes() && has_class_work(w));
     }

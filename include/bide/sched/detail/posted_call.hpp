@@ -7,7 +7,7 @@
 // The object is part of the awaiter, and so of the frame of the coroutine. It consists of a
 // runnable and a gate. When the coroutine awaits the call, the runnable is posted to the scheduler.
 // When the call has ended, the gate opens; this is the worker's last access to the object. If the
-// scheduler ends before the runnable has run, a resumer of bide's service runs the runnable. The
+// scheduler ends before the runnable has run, a thread of bide's own service runs the runnable. The
 // runnable then makes no call and does not access the scheduler.
 
 #include <bide/sched/detail/scheduler_core.hpp>
@@ -37,7 +37,7 @@ public:
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
         // The call is posted here and not earlier. If the task was cancelled before this wait,
-        // on_cancel() has already requested the stop, and the posted call finds it.
+        // on_cancel() has already requested the stop, and the posted runnable makes no call.
         wait_status enqueue(node& w) const noexcept {
             of.begin();
             return of.ended_.enqueue(w);

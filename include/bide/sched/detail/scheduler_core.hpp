@@ -2,11 +2,11 @@
 #ifndef BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 #define BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 
-// A scheduler is the home of its normal tasks (lifecycle.hpp), and has the pool and the threads
-// (basic_worker_threads). The home of a task is the executor that the task belongs to. High tasks,
-// low tasks, and the tasks that are pinned to one thread have other homes (spawn_options). A wake
-// posts a task to its home, so the home determines where the task runs. The scheduler counts,
-// registers and cancels the tasks of all homes.
+// The home of a task is the executor to which the task belongs. A wake posts a task to its home, so
+// the home determines where the task runs. A scheduler is the home of its normal tasks
+// (lifecycle.hpp). High tasks, low tasks, and the tasks that are pinned to one thread have other
+// homes (spawn_options). The scheduler counts, registers and cancels the tasks of all homes. It
+// also has the pool and the threads (basic_worker_threads).
 //
 // basic_scheduler_parts is a template, so that the model checker can run it
 // (tests/model/scheduler_model.cpp). scheduler_core adds the options, the driver, the handler of
@@ -22,22 +22,23 @@
 // A substitute that finds nothing to run hands its worker to an idle thread, and is then free for
 // blocking tasks. If a substitute already sleeps when a thread becomes idle, the idle thread wakes
 // the substitute. The substitute announces its sleep and then looks for an idle thread. The idle
-// thread adds itself to the list of idle threads and then looks for sleeping substitutes
-// [idle.announce].
+// thread adds itself to the list of idle threads and then looks for sleeping substitutes. So one of
+// the two finds the other [idle.announce].
 //
 // An idle thread also runs the jobs that are pinned to it. Meanwhile it is not in the list of idle
 // threads, so after each of these jobs it looks for a blocked worker.
 //
-// A timer tends the threads for blocking tasks (basic_tended_pool). It is armed in two cases:
+// A timer calls tend() and reap() of the threads for blocking tasks (basic_tended_pool). The timer
+// is started in two cases:
 //
 //   - The system has refused to start a thread, and the start must be tried again. If all threads
 //     of the pool are blocked, none of them can try it.
 //   - A thread has left, and must be joined when it has ended.
 //
 // A thread that finds `armed_` set relies on the next firing of the timer, which sees what the
-// thread has changed in the pool. Proof: both use the pool under its lock, the thread before it
-// reads `armed_`, the firing after it has reset `armed_`. If the firing acquires the lock first,
-// the thread finds `armed_` reset.
+// thread has changed in the pool. Proof: both use the pool under its lock. The thread does so
+// before it reads `armed_`; the firing does so after it has reset `armed_`. If the firing acquired
+// the lock first, the thread would find `armed_` reset. So the thread acquired the lock first.
 
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
@@ -189,7 +190,7 @@ private:
 
 // ---- All threads
 
-// `Pool` is basic_pool and `Thread` is os_thread, or both are types of a model.
+// `Pool` is basic_pool and `Thread` is os_thread, or both are types for the model checker.
 template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_thread>
 class basic_worker_threads : public Pool::owner {
     using current = basic_current_scheduler<Platform>;
@@ -282,14 +283,14 @@ public:
     // caller then tries again.
     BIDE_COLD bool request_replacement() noexcept final {
         lock::acquire(lock_);
-        // A thread may have become idle since replace(), and may have found no blocked worker.
+        // After replace(), a thread may have become idle and found no blocked worker.
         const bool has_idle_thread = idle_threads_.first() != nullptr;
         if (!has_idle_thread && !requested_) {
             std::error_code why;
-            // Under the lock: if the post fails, no other thread relies on the request.
+            // The post is under the lock, so that no other thread relies on a request that fails.
             requested_ = blocking_.post(request_, why);
         }
-        // All present threads may be blocked.
+        // All present threads may be blocked, so this call tries refused starts again.
         const bool requested = requested_ && !blocking_.tend();
         lock::release_plain(lock_);
         if (has_idle_thread) {
@@ -455,7 +456,7 @@ private:
 
 // ---- The homes of tasks, and the scheduler
 
-// `Home` is task_home and `Thread` is os_thread, or both are types of a model.
+// `Home` is task_home and `Thread` is os_thread, or both are types for the model checker.
 template <class Platform, class Home, class Thread = os_thread>
 class basic_scheduler_parts : public basic_worker_threads<Platform, basic_pool<Platform>, Thread>,
                               public basic_lifecycle<Platform, Home, basic_pool<Platform>> {

@@ -18,7 +18,8 @@
 // failed. If it finds another address, it has lost the worker.
 //
 // Sleep (basic_sleeper). The owner sleeps on a futex, like a parker (core/parker.hpp), or in the
-// scheduler's driver, where it waits for files as well. One word:
+// scheduler's driver, where it also waits for files. unpark() leaves a token; park() takes it. One
+// word:
 //
 //   empty      no token; the worker is awake or is about to sleep
 //   parked     no token; the worker sleeps on this word or is about to
@@ -39,9 +40,8 @@
 // All of these steps are seq_cst. So one of two cases holds:
 //
 // - The pusher reads an old value of `owned_`. Then the job was visible before the thread wrote
-//   `owned_`, and the thread finds the job when it looks at its queue. The wake of the pusher is
-//   then not needed: it finds no sleeper, or it wakes a worker of another thread, which searches in
-//   vain.
+//   `owned_`, and the thread finds the job when it looks at its queue. So no wake is needed: the
+//   pusher finds no sleeper, or wakes a worker of another thread, which searches in vain.
 // - The pusher reads the present value of `owned_`. If the thread missed the job when it looked,
 //   the pusher also reads an idle word in which the thread's worker sleeps, and wakes exactly that
 //   worker.
@@ -66,18 +66,19 @@ template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_pool;
 template <class Platform> struct basic_worker;
 
-// The source of the arms of fork-joins. An idle worker asks it when the queues of the pool are
-// empty. A pool that has had no fork-join has no such source, and does not need fork_lane.hpp.
+// The source of the arms of fork-joins. An arm is a function of a fork-join; a worker may take it
+// from the thread that has forked it. An idle worker asks the source when the queues of the pool
+// are empty. A pool that has had no fork-join has no source, and does not need fork_lane.hpp.
 template <class Platform> class basic_arm_source {
 public:
     virtual ~basic_arm_source() = default;
 
     // Takes the oldest arm and stores it in `w.arm`, which the worker then runs. Returns false if
-    // there is no arm. Sets `left` to true if the remaining arms are worth the wake of another
-    // worker.
+    // there is no arm. Sets `left` to true if another worker should be woken for the remaining
+    // arms.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
-    // Returns true if there is an arm. A worker calls it in its last check before it sleeps
-    // [idle.announce].
+    // Returns true if there may be an arm to take. A worker that has announced its sleep calls it,
+    // to check the fork-joins a last time before it sleeps [idle.announce].
     virtual bool has_work() const noexcept = 0;
     // Called when the calling thread leaves the pool.
     virtual void drop_thread_lane() noexcept = 0;
@@ -254,9 +255,9 @@ private:
     typename Platform::template atomic<futex_word> state_{empty};
 };
 
-// Waits for the token of the worker with the given number, in `io` if it is not nullptr. Coroutines
-// without an executor that the driver resumes are posted to `spare`. Returns what
-// basic_sleeper::park() returns.
+// Waits for the token of the worker with the given number, in `io` if it is not nullptr. If the
+// driver resumes a coroutine that has no executor, the coroutine is posted to the executor that
+// spare() returns. Returns what basic_sleeper::park() returns.
 template <class Platform>
 bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* its_worker,
                  unsigned number, deadline until, driver* io, trace_sink* trace,
@@ -295,7 +296,7 @@ public:
         return owned_.load(std::memory_order_seq_cst);
     }
 
-    // The thread calls it when it begins to own the given worker, or no worker.
+    // Called by the thread of this queue when it begins to own the given worker, or no worker.
     // Requires: afterwards the thread looks at its queue before it sleeps.
     void set_owned(unsigned worker) noexcept {
         // Order: seq_cst [thread_queue.owner]; comes before the announcement and the look.
@@ -364,11 +365,11 @@ public:
         polls_ = 0;
     }
 
-    // When a chain (compose.hpp) has paused many times, its oldest child is queued. Returns after
-    // how many pauses that happens, at most 4,096. If the chain is the only job, this is the number
-    // of pauses that take 1 ms. If other jobs are queued, the number is larger, because these jobs
-    // may be children, too: if all children were queued soon, a tree of when_all would run breadth
-    // first.
+    // When a chain of coroutines (compose.hpp) has paused many times, its oldest child is queued.
+    // Returns after how many pauses that happens, at most 4,096. If the chain is the only job, this
+    // is the number of pauses that take 1 ms. If other jobs are queued, the number is larger,
+    // because these jobs may be children, too: if all children were queued soon, a tree of when_all
+    // would run breadth first.
     unsigned child_pauses(unsigned queued) const noexcept {
         return interval_ * ((std::min)(queued, 31U) + 1);
     }
@@ -446,7 +447,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1), pinned(number),
           timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {}
 
-    // The functions of the host of the task that the owner runs.
+    // The worker is the host of the task that the owner runs (wake_scope.hpp): it serves the task.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
     void post_in_order(runnable& r) noexcept override { pool.push_ring(*this, r); }
     void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
