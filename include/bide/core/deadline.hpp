@@ -79,8 +79,8 @@ constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noe
                             : static_cast<std::int64_t>(ns.whole + (ns.rest != 0 ? 1 : 0));
 }
 
-// Converts a floating-point count to nanoseconds, rounded up with the precision of F. Saturates as
-// ns_of_integer() does. Returns INT64_MIN if `count` is NaN.
+// Converts a floating-point count to nanoseconds. Computes in F, and rounds the result up to a whole
+// number. Saturates as ns_of_integer() does. Returns INT64_MIN if `count` is NaN.
 template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexcept {
     using factors = ns_factors<P>;
     using limits = std::numeric_limits<std::int64_t>;

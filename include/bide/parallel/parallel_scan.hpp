@@ -257,8 +257,8 @@ Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op
         on, detail::elements_of(range), out, op, map);
 }
 
-/// Scans the range with `init` in front of it. The values that are combined have the type of
-/// `init`, which must represent each value of an element.
+/// Scans the range with `init` in front of it. The values that are combined have the type T.
+/// Requires: T can represent the value of every element.
 template <parallel_range Range, class Out, class Op, class T>
     requires detail::takes_scan<Out, Op, T>
 Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op, T init) {

@@ -40,8 +40,9 @@ namespace detail {
 //
 // A waiter decides to wait by one CAS under the lock. If the word lets the waiter pass, the CAS
 // releases the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails
-// if the word has changed. Another thread may let waiters pass by a step without the lock. If that
-// step comes before the CAS, the CAS fails. If it comes after the CAS, it finds `queued`.
+// if the word has changed. Another thread may change the word without the lock, so that waiters may
+// pass. If that change comes before the CAS, the CAS fails. If it comes after the CAS, that thread
+// finds `queued`.
 template <class Platform, class Word> struct pass_or_queue {
     using lock = lock_bits<Platform, Word>;
     using atomic = typename lock::atomic;
