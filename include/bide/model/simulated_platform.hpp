@@ -266,9 +266,9 @@ struct simulated_platform {
     }
     /// Is local().
     template <class T> static T& near_local() noexcept { return local<T>(); }
-    /// Starts a thread of the machine that calls body(argument).
-    static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) {
-        machine::here()->start([body, argument] { body(argument); });
+    /// Starts a thread of the machine that calls call(argument).
+    static std::error_code start_thread(void (*call)(void*) noexcept, void* argument) {
+        machine::here()->start([call, argument] { call(argument); });
         return {};
     }
 };
