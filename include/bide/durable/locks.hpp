@@ -14,8 +14,8 @@
 ///
 /// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
 ///
-/// Blocks: a call to the store waits at most durable_options::retry_time; on the calling thread,
-/// one operation of the slot longer; on a store thread, durable_options::attempt_limit longer.
+/// Blocks: a call to the store tries for at most durable_options::retry_time. On the calling
+/// thread, one operation of the slot may end later; on a store thread, attempt_limit later.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
@@ -73,8 +73,7 @@ public:
 
     /// Returns a token that is stopped when the lock is lost. The lock is lost when a renewal finds
     /// the grant gone, and at the latest at the end of the lease less the margin, on the clock of
-    /// this machine. A store that hangs does not delay the stop. release() and the destructor do
-    /// not stop the token.
+    /// this machine. A store that hangs does not delay the stop. A release does not stop the token.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
     /// renews leases. A callback that blocks delays the other leases that the thread serves.
@@ -107,9 +106,9 @@ public:
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
     /// Cancellation: returns errc::stopped; the store thread continues the renewal.
     task<result<void, std::error_code>> async_renew();
-    /// Releases as release() does, for a coroutine, as async_renew() renews. After this call the
-    /// guard holds nothing. A task that is destroyed before it is awaited releases the permits as
-    /// the destructor of the guard does.
+    /// Releases as release() does, for a coroutine, on a store thread. As soon as this function
+    /// returns, the guard holds nothing. If the task is destroyed before it is awaited, it releases
+    /// the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release();
 
     /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 for
@@ -210,8 +209,7 @@ public:
     /// the contender from the queue when it ends.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
-    /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
-    /// is zero.
+    /// Cancellation: free permits are granted even after a stop, or if the timeout is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
 
     /// Acquires as acquire() does, for a coroutine. No thread waits between two tries. Every call

@@ -2,9 +2,7 @@
 #ifndef BIDE_DURABLE_OPTIONS_HPP
 #define BIDE_DURABLE_OPTIONS_HPP
 
-/// \file
-/// The tickets of a durable lock, its options, its observer, its requests, and what one step of an
-/// acquisition returns.
+/// \file The tickets, options, observer and requests of a durable lock, and the result of one step.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
@@ -15,9 +13,9 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The identity of a contender. A process that was restarted can continue with a grant if the
-/// ticket was stored. A second contender that uses the ticket at the same time shares the grant,
-/// and loses it with the first.
+/// The identity of a contender. If the ticket was stored, a process that was restarted can continue
+/// with the grant. A second contender that uses the ticket at the same time shares the grant: if
+/// one of them releases or loses it, so does the other.
 struct durable_ticket {
     std::string holder_id{}; ///< its name, for people; need not be unique
     std::string nonce{};     ///< identifies the contender: 128 random bits, in hexadecimal
@@ -59,7 +57,7 @@ std::string printable_line(std::string_view text);
 enum class durable_loss {
     none,    ///< it is not lost
     expired, ///< the lease ended before a renewal was confirmed
-    removed, ///< the record has no such grant: an administrator took it away, or the record was lost
+    removed, ///< the record has no such grant: an administrator removed it, or the record is lost
     forked   ///< this process is a child of the process that holds the grant
 };
 
@@ -104,8 +102,7 @@ struct durable_options {
     /// `drift` of it. Without auto_renew, set a time that is longer than any holder needs the lock.
     std::chrono::milliseconds lease{30'000};
 
-    /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
-    /// the lease.
+    /// How long the queue keeps a waiter that does not refresh its place. Zero means the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
     /// How long before the end of its lease a holder regards the lock as lost. Less than the lease.
@@ -134,8 +131,7 @@ struct durable_options {
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
-    /// run on threads of bide, one after the other for all locks of this process that share a
-    /// store.
+    /// run on threads of bide, one after the other for all locks on one store.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
@@ -198,8 +194,8 @@ struct acquire_request {
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};
 
-    /// The identity of the contender, for a grant that another process may take over. By default a
-    /// new ticket.
+    /// The identity of the contender, for a grant that another process may take over. Default: a
+    /// new one.
     std::optional<durable_ticket> ticket{};
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,

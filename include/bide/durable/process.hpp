@@ -95,9 +95,9 @@ inline process_stat stat_of(const std::string& path) {
 
 } // namespace detail
 
-/// Returns an id of the present boot and, because each has another boottime clock, of the time
-/// namespace unless that is the initial one. Processes with the same id can read each other's
-/// times. If the system does not tell the boot, the id is empty.
+/// Returns an id of the present boot. In a time namespace other than the initial one, the id names
+/// the namespace, too, because each has another boottime clock. Processes with the same id can read
+/// each other's times. If the system does not tell the boot, the id is empty.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)
@@ -220,9 +220,9 @@ struct BIDE_SHARED process_token {
 
 // Gives an object one T in each process.
 //
-// A child of fork() makes a T of its own at its first use, and never destroys the inherited one,
-// which may be half changed or locked. If T has a function leave(), the child calls it once on that
-// one, for example to close files.
+// A child of fork() makes a T of its own at its first use. It never destroys the inherited T, which
+// may be half changed or locked. If T has a function leave(), the child calls it once on the
+// inherited T, for example to close files.
 template <class T> class per_process {
 public:
     ~per_process() {

@@ -76,8 +76,8 @@ struct rate_wait {
 /// granted twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
-/// refuses the record of a limiter: durable_errc::corrupt_record. To begin with a full bucket,
-/// delete the record.
+/// refuses the record of a limiter: durable_errc::corrupt_record. To refill the bucket, delete the
+/// record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If it is unknown whether the store has stored an acquisition, the tokens
@@ -89,7 +89,7 @@ public:
     /// Constructs a limiter on a slot.
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
-    /// 2^61 ns, or if an option is out of range; lock_clock::observed is.
+    /// 2^61 ns, or if an option is out of range. lock_clock::observed is out of range.
     template <class R, class P>
     durable_rate_limiter(slot_ref slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,
@@ -102,8 +102,7 @@ public:
     /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
     /// errc::stopped; durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the
     /// store.
-    /// Blocks: until the tokens are available. After the timeout or a stop, at most attempt_limit
-    /// longer.
+    /// Blocks: until the tokens are available. After a timeout or stop, attempt_limit longer.
     result<void, std::error_code> acquire(std::int64_t n = 1, rate_wait wait = {});
     /// Acquires n tokens as acquire() does, for a coroutine.
     /// Cancellation: gives the tokens back, and returns errc::stopped.

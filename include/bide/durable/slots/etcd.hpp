@@ -32,7 +32,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// Options of an etcd_slot.
 struct etcd_slot_options {
-    /// For https: the PEM file of the authorities that sign the server's certificate. Empty: the
+    /// For https: the PEM file of the authorities for the server's certificate. Empty: the
     /// system's.
     std::string ca_file{};
     /// The PEM file of the client's certificate. Empty: none.
@@ -40,8 +40,7 @@ struct etcd_slot_options {
     /// The PEM file of the client's key.
     std::string key_file{};
 
-    /// The longest time of one operation. libcurl before 7.87 does not interrupt the look-up of a
-    /// name.
+    /// The longest time of one operation. libcurl before 7.87 does not interrupt a name look-up.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.

@@ -115,8 +115,8 @@ BIDE_SHARED inline const std::error_category& postgres_category() noexcept {
     return category.object;
 }
 
-/// Returns the error code of a SQLSTATE such as "42P01", which has five digits and capital letters.
-/// Returns 0 for any other text.
+/// Returns the error code of a SQLSTATE such as "42P01": five characters, each a digit or a capital
+/// letter. Returns 0 for any other text.
 inline std::error_code postgres_error(std::string_view state) noexcept {
     const bool is_one =
         state.size() == 5 && state.find_first_not_of(detail::sqlstate_digits) == state.npos;
