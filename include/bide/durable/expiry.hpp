@@ -26,11 +26,11 @@
 /// observation: the first one stores in the record the time since which it has seen the entry
 /// unchanged. So even contenders that each live shorter than a lease acquire the lock.
 ///
-/// On every clock, an entry that is bound to a process expires when the process ends, but a grant
-/// does so only after its minimum hold time. A process of the same boot and pid namespace is looked
-/// up by its pid, any other one by its mark of presence (slot_presence), if the store keeps marks.
-/// A grant that is bound to a mark and to no process lasts while the mark is open, even after its
-/// lease.
+/// On every clock, an entry that is bound to a process expires when the process ends, a grant not
+/// before its minimum hold time has passed. A process of the same boot and pid namespace is looked
+/// up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the store
+/// keeps marks. A grant that is bound to a mark and to no process lasts while the mark is open,
+/// even after the end of its lease.
 
 #include <bide/durable/process.hpp>
 
@@ -117,8 +117,7 @@ public:
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
-    /// Requires: boottime_ms() returned `boottime` before the record that `seen` noted last was
-    /// loaded.
+    /// Requires: boottime_ms() returned `boottime` before the load of what `seen` noted last.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;

@@ -15,7 +15,7 @@
 /// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
 ///
 /// Blocks: a call to the store tries for at most durable_options::retry_time. On the calling
-/// thread, one operation of the slot may end later; on a store thread, attempt_limit later.
+/// thread, its last operation may end later. On a store thread, attempt_limit is added.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
@@ -72,8 +72,8 @@ public:
     const durable_ticket& ticket() const noexcept;
 
     /// Returns a token that is stopped when the lock is lost. The lock is lost when a renewal finds
-    /// the grant gone, and at the latest at the end of the lease less the margin, on the clock of
-    /// this machine. A store that hangs does not delay the stop. A release does not stop the token.
+    /// the grant gone, or when the lease less the margin has ended on the clock of this machine. A
+    /// store that hangs does not delay the stop. A release does not stop the token.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
     /// renews leases. A callback that blocks delays the other leases that the thread serves.
@@ -126,9 +126,8 @@ public:
 
     /// Detaches the grant from the guard: the permits stay held, without renewal, for a caller that
     /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. If
-    /// the ticket is bound to this process, the file descriptor of its mark of presence
-    /// (slot_presence) stays open until a lock object of this process has released the grant or
-    /// found it lost.
+    /// the ticket is bound to this process, its mark of presence (slot_presence) stays open. A lock
+    /// object of this process closes it when it has released the grant or found it lost.
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();
 

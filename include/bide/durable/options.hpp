@@ -2,7 +2,8 @@
 #ifndef BIDE_DURABLE_OPTIONS_HPP
 #define BIDE_DURABLE_OPTIONS_HPP
 
-/// \file The tickets, options, observer and requests of a durable lock, and the result of one step.
+/// \file
+/// The tickets, options, observer and requests of a durable lock, and the result of one step.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
@@ -126,8 +127,8 @@ struct durable_options {
 
     /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
     /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
-    /// expired for that contender, whatever the record's clock shows. If lock_clock::caller uses
-    /// the function `now`, this option has no effect.
+    /// expired for that contender, on any clock. If lock_clock::caller uses the function `now`,
+    /// this option has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
@@ -152,7 +153,7 @@ struct durable_options {
     /// store call that has not ended by then continues on a store thread, which releases what the
     /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
     /// value. On a store of this machine (memory, file, SQLite), the first call of an acquisition
-    /// may last retry_time longer, so that a free lock is acquired even if the disk is slow.
+    /// may last retry_time longer: a slow disk does not prevent the acquisition of a free lock.
     std::chrono::milliseconds attempt_limit{80};
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
@@ -194,14 +195,14 @@ struct acquire_request {
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};
 
-    /// The identity of the contender, for a grant that another process may take over. Default: a
-    /// new one.
+    /// The identity of the contender, if another process may take over its grant. By default, a new
+    /// ticket.
     std::optional<durable_ticket> ticket{};
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
     /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, the minimum hold time of that grant stays. A job that several machines start at
-    /// about the same time runs once, however short it is, if this time is longer than the
+    /// already, the minimum hold time of that grant stays. Several machines may start a job at
+    /// about the same time: even a short job runs only once, if this time is longer than the
     /// difference between the machines' clocks.
     std::chrono::milliseconds at_least{0};
 
@@ -210,8 +211,8 @@ struct acquire_request {
     /// Names and values for programs that inspect() the lock. The record keeps them sorted by name.
     std::vector<std::pair<std::string, std::string>> labels{};
 
-    /// Called with the number of waiters that are ahead, when the contender begins to wait and when
-    /// the number changes, on the thread that calls the store. If the function throws, the
+    /// Called with the number of waiters ahead, when the contender begins to wait and when the
+    /// number changes. It runs on the thread that calls the store. If the function throws, the
     /// acquisition ends with that exception.
     std::function<void(std::int64_t ahead)> on_position{};
 };

@@ -161,8 +161,7 @@ inline origin this_origin([[maybe_unused]] bool bound) {
     return here;
 }
 
-/// Tells whether `it` is bound to a process that can be looked up from here. `here` is
-/// this_origin(true).
+/// Tells whether `it` is bound to a process that can be looked up. `here` is this_origin(true).
 inline bool can_look_up(const origin& it, const origin& here) noexcept {
     return it.pid != 0 && it.space != 0 && it.space == here.space && it.boot == here.boot;
 }
@@ -209,7 +208,7 @@ inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] con
 
 namespace detail {
 
-// Distinguishes a process from its parents by an address, without a system call.
+// Identifies a process by an address, which differs in a child of fork(), without a system call.
 struct BIDE_SHARED process_token {
     // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {

@@ -70,10 +70,10 @@ struct rate_wait {
 /// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
 /// lost. A process that dies while it waits loses its tokens.
 ///
-/// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
-/// plus the wait for the tokens that are reserved already, which is at most longest_wait. A clock
-/// that is set forward fills the bucket early: the reserved tokens, and at most one burst more, are
-/// granted twice. After a slot has lost a value, the bucket is empty.
+/// If a clock is set back, or after a reboot, no acquisition waits longer than clock_tolerance plus
+/// the wait for the tokens that are reserved already (at most longest_wait). A clock that is set
+/// forward fills the bucket early: the reserved tokens, and at most one burst more, are granted
+/// twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
 /// refuses the record of a limiter: durable_errc::corrupt_record. To refill the bucket, delete the
@@ -102,7 +102,7 @@ public:
     /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
     /// errc::stopped; durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the
     /// store.
-    /// Blocks: until the tokens are available. After a timeout or stop, attempt_limit longer.
+    /// Blocks: until the tokens are available. After a timeout or a stop, at most attempt_limit.
     result<void, std::error_code> acquire(std::int64_t n = 1, rate_wait wait = {});
     /// Acquires n tokens as acquire() does, for a coroutine.
     /// Cancellation: gives the tokens back, and returns errc::stopped.

@@ -42,8 +42,9 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // it has seen the entry unchanged. A later contender of the same boot continues from that time. So
 // even contenders that each live shorter than a lease see the lease expire.
 //   - A stored observation ends no lease early. If the entry has changed after the contender saw
-//     it, the compare-and-swap fails. Only contenders of the same boot read the time. A renewal or
-//     refresh removes it. If an older program leaves it, it is void: its count of moves differs.
+//     it, the compare-and-swap that stores the observation fails. Only contenders of the same boot
+//     read the time. A renewal or refresh of the entry removes the observation. If an older program
+//     leaves it there, it is void, because it names another count of renewals or refreshes.
 //   - An entry has at most eight observations, each of another boot. If there are more boots, each
 //     attempt replaces one observation, which a hash of the time selects. It is not always the
 //     oldest one, because that is the first to show that the lease has expired.
@@ -89,7 +90,7 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
 }
 
 // Begins a lease now, which never ends before the present one. So `lease_ms` is at least what is
-// left of it: contenders that cannot read `expires_at` observe the entry for that length.
+// left of that one: contenders that cannot read `expires_at` observe the entry for that length.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     // What is left of the lease; if that is not known here, at most all of it.
@@ -354,8 +355,8 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// contender that listens (terms::listens) keeps the lease that pass_on() has begun.
 ///
 /// If a contender is not granted its permits, it stores an observation ("entries of a record"
-/// above) in each entry whose times it cannot read, unless a contender of its boot has stored one
-/// there. So an acquisition that fails changes the record once, not at each try.
+/// above) in each entry whose times it cannot read. It stores none where a contender of its boot
+/// has a valid one. So an acquisition that fails changes the record once, not at each try.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -468,8 +469,8 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// These rules select the waiters that are granted their permits by the change of another process
-// (pass_on()), and the processes that are notified of a change.
+// These rules select the waiters to which the change of another process grants their permits
+// (pass_on()). They also select the processes that are notified of a change.
 //
 // If pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
 // every process ahead of a waiter can notify it, the waiter reads the record after a notification,
@@ -487,8 +488,8 @@ inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
 
-// Returns true if the waiter listens (terms::listens), is on the machine of `self`, and other
-// contenders would notice the end of its process before its lease is over.
+// Returns true if the waiter listens (terms::listens) and is on the machine of `self`, where other
+// contenders notice the end of its process.
 inline bool is_near(const waiter& w, const origin& self) noexcept {
     const bool has_mark = w.from.mark % (1 << 24) != 0;
     const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || has_mark;

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_SLOT_HPP
 #define BIDE_DURABLE_SLOT_HPP
 
-/// \file A slot keeps the record of a durable lock: one value in a store, changed by
-/// compare-and-swap.
+/// \file
+/// A slot keeps the record of a durable lock: one value in a store, changed by compare-and-swap.
 ///
 /// Every slot guarantees:
 /// - load() returns the value and the version of one write, which no later crash undoes.
@@ -90,8 +90,8 @@ public:
     virtual ~slot_watch() = default;
 
     /// Returns a file descriptor that becomes readable at the first change after the watch was made
-    /// or last drained. It may be readable without a change. While the store fails, it may miss
-    /// changes.
+    /// or last drained. It may be readable without a change, and miss changes while the store
+    /// fails.
     virtual int fd() const noexcept = 0;
 
     /// Makes the descriptor unreadable until the next change. Returns an error if the watch has
@@ -100,7 +100,7 @@ public:
 };
 
 /// A mark of presence shows every process of this machine, in every container, that its owner runs.
-/// It lasts while a process has it open; then the system removes it. The destructor closes it here.
+/// The system removes it when no process has it open. The destructor closes it in this process.
 class slot_presence {
 public:
     slot_presence& operator=(slot_presence&&) = delete;

@@ -557,7 +557,7 @@ private:
     std::error_code error_;
 };
 
-// Acquires; each step runs on a store thread. `is_coroutine`: so do the calls of the guard.
+// Acquires; each step runs on a store thread. If `is_coroutine` is true, so do the guard's calls.
 inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request request,
                                               bool is_coroutine = true) {
     const auto it = std::make_shared<acquisition>(std::move(of), std::move(request));

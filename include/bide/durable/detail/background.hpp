@@ -42,8 +42,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- the monitor
 //
-// The monitor notifies a client when boottime_ms() reaches the time that the client has asked for,
-// and on Linux also when the client's descriptor is readable. It has weak references to its
+// The monitor notifies a client when boottime_ms() reaches the time that the client has asked for.
+// On Linux, it also notifies a client whose descriptor is readable. It has weak references to its
 // clients. A client that is removed during a notification may be notified once more. The monitor's
 // thread never ends. It sleeps until the earliest time that a client has asked for. cancel() does
 // not wake the thread: to wake once without need is cheaper.
@@ -58,8 +58,7 @@ template <class T> T& of_process() {
     return *one;
 }
 
-// Returns a pseudo-random number from 0 to `most` (below 2^32). So contenders act at different
-// times.
+// Returns a pseudo-random number from 0 to `most` (below 2^32), to spread actions of contenders.
 inline std::int64_t jitter(std::int64_t most) noexcept {
     const auto any = static_cast<std::uint64_t>(native_platform::now()) * 0x9e3779b97f4a7c15;
     return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
@@ -172,8 +171,7 @@ private:
         }
     }
 
-    // Takes out a client that is due. If there is none, sets the next wake time and returns
-    // nullptr.
+    // Takes out a client that is due. Without one, sets the next wake time and returns nullptr.
     std::shared_ptr<monitor_client> take_due() noexcept {
         const std::lock_guard held(lock_);
         while (!times_.empty() && times_.begin()->first.first <= durable::boottime_ms()) {
@@ -418,8 +416,8 @@ enum class call_kind {
     has_to_run      // it runs even if its caller left
 };
 
-// A call to a store on a store thread. Its caller may leave it before it ends. It owns what it
-// uses.
+// A call to a store on a store thread. The caller may leave before the call ends, so the call owns
+// all objects that it uses.
 class store_call {
 public:
     // Requires: body() does not throw.
@@ -684,8 +682,8 @@ struct native_watch_system {
 //
 // All waiters share the descriptors. The monitor does not signal for one that a reader has cleared.
 // So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal after the descriptors were last armed, it woke all waiters, and none of them waits again
-// yet, because a waiter arms the descriptors before it waits.
+// signal after the descriptors were last armed, it woke all waiters. None of them waits again yet,
+// because a waiter arms the descriptors before it waits.
 //
 // The protocol with another process that makes a change (the changer):
 //

@@ -72,9 +72,9 @@ struct slot_part {
 // may have been stored. Only the last call of apply() counts. written() is called after each try
 // that was stored, or that may have been.
 //
-// Returns: store_busy if other threads of this process held the update lock until the end of the
-// time; conflict_timeout if other contenders changed the value until then, and no try was stored;
-// indeterminate if a try may have been stored; the error of apply() or of the slot.
+// Returns: store_busy if other threads of this process held the update lock until then;
+// conflict_timeout if other contenders changed the value until then, and no try may have been
+// stored; indeterminate if a try may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
                              Begin begin, Apply apply, Written written) {
@@ -354,7 +354,7 @@ public:
         // If the contender waits:
         std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
         bool is_watched = false;       // each change after the read is signalled
-        bool can_be_watched = false;   // not so, but it will be after a try with intent::watch
+        bool can_be_watched = false;   // not yet: a try with intent::watch may achieve that
     };
 
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
@@ -495,8 +495,7 @@ public:
         return seen;
     }
 
-    // Makes an administrator's change: change(record, number, note). Returns false if nothing
-    // changed.
+    // Calls change(record, number, note) for an administrator. Returns false if it changed nothing.
     result<bool, std::error_code> administer(bool (*change)(durable::record&, std::int64_t,
                                                             durable::admin_note),
                                              std::int64_t number, durable::admin_note note) {

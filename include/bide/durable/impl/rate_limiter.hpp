@@ -272,7 +272,7 @@ struct taken_tokens {
         }
     }
 
-    // Returns a function that gives the tokens back, unless others were taken later. It may outlive
+    // Returns a function that gives the tokens back unless others were taken later. It may outlive
     // this.
     std::function<result<void, std::error_code>()> giving_back() const {
         return [to = from, n = count, id = nonce] {

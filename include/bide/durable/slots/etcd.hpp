@@ -8,9 +8,10 @@
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
 /// revision counts every change of every key, and continues when a key is deleted. It goes back
-/// only if the cluster loses history: if a backup is restored, or if a member of a version before
-/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. The token of a
-/// grant is the next token of the lock's record, or the revision of the cluster if that is larger.
+/// only if the cluster loses history. That happens if a backup is restored. In versions before
+/// 3.4.32 or 3.5.13, it happens if a member is killed in a compaction whose last revision is a
+/// deletion. The token of a grant is the next token of the lock's record, or the revision of the
+/// cluster if that is larger.
 ///
 /// The slot deletes no key. If another program deletes the key of a lock, the next contender
 /// acquires the lock, even if it is held.
@@ -58,8 +59,8 @@ struct etcd_slot_options {
 ///     closes the connection without an answer is not recognised: connection_reset.)
 ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
 ///
-/// An exchange is `indeterminate` if the request was sent and not answered, or if etcd answers with
-/// an error (no leader, timed out) after which the value may still be stored.
+/// An exchange is `indeterminate` if the request was sent and not answered. It is so, too, if etcd
+/// answers with an error after which the value may still be stored (no leader, timed out).
 ///
 /// An operation tries one endpoint after the other until one answers. A child of fork() connects
 /// again and leaks one handle of libcurl. The first operation initialises libcurl. If the program

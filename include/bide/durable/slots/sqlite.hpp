@@ -15,10 +15,9 @@
 /// row, and the marks of presence. Delete it only while no lock is held.
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
-/// forks during an operation of a slot (inside an update, or while another thread is in an
-/// operation or destroys a slot), the child's operations fail with operation_not_permitted. In WAL
-/// mode, the fork requires that the program has no other connection to the same file open, because
-/// the child would inherit SQLite's notes of the parent's locks.
+/// forks while a thread is in an operation of a slot or destroys a slot, the child's operations
+/// fail with operation_not_permitted. In WAL mode, the program must have no other connection to the
+/// same file open at the fork. Otherwise the child inherits SQLite's notes of the parent's locks.
 
 #include <bide/durable/slot.hpp>
 

@@ -15,8 +15,8 @@
 //
 // A page is good if its header is valid and its checksum matches. Of two good pages, the one with
 // the higher version is the current page. A change overwrites the other page, and syncs. So a crash
-// at any point leaves the current page intact. If a page is too small for the value, or if there is
-// no file, the writer makes a new file, syncs it, renames it, and syncs the directory.
+// at any point leaves the current page intact. If there is no file, or its pages are too small, the
+// writer makes a new file, syncs it, renames it, and syncs the directory.
 //
 // A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then the
 // writer stores the version in the lock file, which has only these eight bytes: the synced version.
@@ -25,9 +25,9 @@
 // crash could take back.
 //
 // The lock file is not synced, and a writer may be killed before it stores the synced version. If
-// the current page has another version than the synced one, the next process that holds the lock
-// syncs the file before it returns or writes a value. Without that sync, a loss of power could
-// leave both pages half written.
+// the current page does not have the synced version, the next process with the lock syncs the file
+// before it returns or writes a value. Otherwise, a loss of power could leave both pages half
+// written.
 //
 // If one page is bad and one is good, the good page may have the value before the last one
 // (slot_snapshot::fell_back). A crash during a change that was not acknowledged leaves this state.
@@ -186,8 +186,8 @@ private:
 // description that may write the lock file was closed. A slot object closes one at its end; then a
 // waiter reads the record without need. The end of a mark of presence closes one, too; a process in
 // another PID namespace cannot notice that end otherwise. The system reports the close just before
-// it drops the lock. A waiter that reads at that moment still sees the mark, and reads again at its
-// next poll.
+// it drops the lock of the mark. A waiter that reads at that moment still sees the mark, and reads
+// again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
 // still use a watch of the instance. So the process keeps one unused instance.
@@ -302,7 +302,7 @@ public:
         return presence_file::is_present(lock_path_, mark);
     }
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
-        // A query on the open file that holds the lock itself finds no other lock.
+        // F_OFD_GETLK does not report the lock of the open file that asks.
         return presence_file::ask(descriptor, mark) == presence::no &&
                is_present(mark) == presence::yes;
     }
@@ -486,7 +486,7 @@ private:
         }
         const slot_version mark = synced_version();
         // If a page is later than the synced version, its writer has not ended. Or another program
-        // removed this lock file, and the writer locked a new one; so checks the path.
+        // removed this lock file, and the writer locked a new one: the path tells that.
         struct stat now;
         const bool is_current = version() == mark || (io_.look_at(lock_path_.c_str(), now) == 0 &&
                                                       is_same_file(now, lock_.facts));

@@ -170,7 +170,8 @@ inline std::string postgres_table_of(const std::string& text) {
 //
 // Two tables would be two locks. Therefore a table is always named with its schema, and does not
 // depend on the role, its rights or its search_path. All slots of a process use the table that the
-// first slot found. Each statement compares its oid, and so refuses a table that was made again.
+// first slot found. Each statement compares its oid, and so refuses a table that replaced the first
+// one.
 //
 // A pooler may run each transaction in another session. Therefore no statement sets anything for a
 // session. A statement sets what it needs for its own transaction, by functions that it calls:

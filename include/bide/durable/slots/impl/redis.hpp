@@ -572,8 +572,7 @@ private:
 
 // ---- Slots
 
-// Reads a URL into the target; `password` is for a URL without one. Returns what is wrong, or
-// nullptr.
+// Reads a URL into the target; `password` is for a URL without one. Returns the error, or nullptr.
 inline const char* read_redis_url(std::string_view text, std::string password,
                                   redis_target& target) {
     auto url = read_server_url(text);

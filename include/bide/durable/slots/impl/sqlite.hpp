@@ -77,7 +77,7 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // ---- paths
 
 // SQLite finds the journal, the log and the shared memory of a database by the path. If processes
-// reach one file by two paths (two directories or two names), each path has its own log, and each
+// reach one file by two paths (two directories or two names), each path has its own log. Then each
 // process reads and writes a different database, without an error.
 //
 // No function below opens the database: if this process closed a descriptor of the database, it
@@ -141,8 +141,8 @@ public:
 
     explicit sqlite_version_file(std::string_view key) : hash_(hash_of(key)) {}
 
-    // Returns the path of the file. Like SQLite, follows the symbolic links of the path, and puts
-    // the file beside the one that they lead to.
+    // Returns the path of the file. Follows symbolic links to the database, as SQLite does for its
+    // own files.
     // Throws: std::bad_alloc.
     static std::string path_of(const std::string& database) {
         char* const real = ::realpath(database.c_str(), nullptr);
@@ -623,8 +623,8 @@ private:
             return failed();
         }
         if (!ok(execute("COMMIT"))) {
-            // SQLite rolls back a transaction that fails. But after a system error, or in WAL mode
-            // a lack of memory, the disk may hold all of it, and the next recovery applies it.
+            // SQLite rolls back a transaction that fails. After a system error, or in WAL mode a
+            // lack of memory, the disk may hold all of it. The next recovery then applies it.
             const int primary = sqlite_primary(last_);
             return failed(primary == SQLITE_IOERR || primary == SQLITE_NOMEM ||
                           primary == SQLITE_INTERNAL);

@@ -370,8 +370,8 @@ public:
     }
 
     // Opens a file that passes check_kind() and is_reliable(). If it is missing and `create` is
-    // O_CREAT, makes it with this mode. If writing is forbidden and reading is enough, opens it for
-    // reading.
+    // O_CREAT, makes it with this mode. Opens it for reading if that is enough and writing is
+    // forbidden.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -434,8 +434,7 @@ private:
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
 //                 time of birth, and the generation if the filesystem has one
 //
-// If a new mark draws the byte of an ended one, the ended mark looks present as long as the new
-// one.
+// A new mark may draw the byte of an ended mark, which then looks present until the new one ends.
 
 struct file_presence final : slot_presence {
     explicit file_presence(int fd) noexcept : file(posix_io(), fd) {}

@@ -511,8 +511,8 @@ public:
 private:
     // Calls question() with a connection and `known`. While another transaction blocks the call,
     // calls question() again on another connection, for at most half of the time. If `may_repeat`
-    // is true and the connection is lost, calls question() once more: the server may have closed an
-    // idle connection.
+    // is true and the connection is lost, calls question() once more: the server may close an idle
+    // one.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);

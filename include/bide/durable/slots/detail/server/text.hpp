@@ -15,7 +15,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Replaces each run of bytes that are not printable UTF-8 by one blank. Cuts the text to `most`
+// Replaces each run of bytes that are not printable UTF-8 by a blank. Cuts the text to `most`
 // bytes.
 inline std::string one_line(std::string_view text, std::size_t most = 300) {
     std::string line;
