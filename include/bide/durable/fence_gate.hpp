@@ -24,7 +24,7 @@ public:
 
     /// Admits the token, unless a larger one was admitted.
     /// Returns: false if a larger token was admitted.
-    /// Memory order: what was done before an admission happens-before each later return.
+    /// Memory order: what was done before an admission happens-before the return of later calls.
     bool admit(std::int64_t fence) noexcept {
         // Order: acquire [fence_gate.admit]; a refused caller, too, sees what was done before the
         // larger token was admitted.

@@ -45,9 +45,9 @@ struct leader_term {
 
 /// A candidate in an election. Copies are the same candidate.
 ///
-/// A crash of the leader ends its term as it ends a grant of a durable_mutex. As there, let the
-/// resource refuse older tokens. In a child of fork(), the object is a new candidate, which does
-/// not lead.
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. As with a mutex, let
+/// the resource refuse older tokens. In a child of fork(), the object is a new candidate, which
+/// does not lead.
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:

@@ -164,10 +164,10 @@ public:
 
     /// Replaces a record that cannot be read, or that is missing, by one without holders and
     /// waiters. The tokens begin with `min_fence` or with the token from the clock
-    /// (durable::floor_of()), whichever is larger. The latter is larger than every token that was
-    /// granted, unless the clock was set back. If the store itself is damaged and the slot does not
-    /// offer replace_damaged(), the error is durable_errc::corrupt_record until the damaged data
-    /// are removed.
+    /// (durable::floor_of()), whichever is larger. The token from the clock is larger than all
+    /// granted ones, unless the clock was set back. If the store itself is damaged and the slot
+    /// does not offer replace_damaged(), the error is durable_errc::corrupt_record until the
+    /// damaged data are removed.
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
 

@@ -62,9 +62,9 @@ enum class durable_loss {
     forked   ///< this process is a child of the process that holds the grant
 };
 
-/// Receives what happens to the contenders of one lock object. The functions of this class do
-/// nothing. Threads that use the lock and threads of bide call them. A function that blocks delays
-/// the leases of other locks.
+/// Receives what happens to the contenders of one lock object. Here, the functions do nothing.
+/// Threads that use the lock and threads of bide call them. A function that blocks delays the
+/// leases of other locks.
 /// Requires: the overrides are safe for concurrent calls.
 class durable_observer {
 public:
@@ -84,8 +84,8 @@ public:
     /// the lease less the margin.
     virtual void renewed_late(const durable_ticket&,
                               std::chrono::milliseconds /* left */) noexcept {}
-    /// No renewal was confirmed until durable_options::warn_before: the lock is lost after `left`
-    /// unless a renewal is confirmed before.
+    /// No renewal was confirmed in time (durable_options::warn_before). The lock is lost after
+    /// `left`, unless a renewal is confirmed before.
     virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
     /// The lock was lost.
     virtual void lost(const durable_ticket&, durable_loss /* why */) noexcept {}
@@ -106,12 +106,12 @@ struct durable_options {
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    /// How long before the end of its lease a holder regards the lock as lost. Less than the lease.
-    /// Zero means a tenth of the lease plus 1 ms.
+    /// How long before the end of its lease a holder regards the lock as lost. It has to be less
+    /// than the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long before the loss of the lock durable_observer::at_risk() is called. Less than the
-    /// lease minus the margin. Zero means a third of that difference.
+    /// How long before the loss of the lock durable_observer::at_risk() is called. It has to be
+    /// less than the lease minus the margin. Zero means a third of that difference.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.

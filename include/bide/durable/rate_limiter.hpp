@@ -30,7 +30,7 @@ struct rate_options {
     ///   slots need this choice. A machine whose clock is ahead by d takes up to rate * d tokens
     ///   too many, at most a burst at a time.
     std::optional<lock_clock> clock{};
-    /// With lock_clock::caller, this function returns the time, since any epoch.
+    /// With lock_clock::caller, this function returns the time, from any epoch.
     std::function<std::chrono::milliseconds()> now{};
 
     /// How far the clock may be behind the time in the record. A clock that is further behind was
@@ -48,13 +48,13 @@ struct rate_options {
 
 /// How long to wait for tokens.
 struct rate_wait {
-    /// Makes a wait with these limits; by default, there is none. This class is no aggregate,
+    /// Makes a wait with these limits; by default, with no limit. This class is no aggregate,
     /// because g++ before 13 destroys aggregates twice in co_await expressions.
     rate_wait(std::chrono::nanoseconds most = std::chrono::nanoseconds::max(),
               std::stop_token token = {}) noexcept
         : timeout(most), stop(std::move(token)) {}
 
-    /// Tokens that come later than this are not taken.
+    /// If the tokens become available only after this time, none is taken.
     std::chrono::nanoseconds timeout;
     /// Ends the wait when a stop is requested.
     std::stop_token stop;
@@ -62,8 +62,8 @@ struct rate_wait {
 
 /// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket
 /// holds at most `burst` of them. It is full at the start. The number of tokens that become
-/// available in any period of length t is at most burst + count * (t + 1 ms) / period. No rate is
-/// rounded; clocks count milliseconds.
+/// available in any period of length t is at most burst + count * (t + 1 ms) / period. The 1 ms is
+/// there because clocks count milliseconds. No rate is rounded.
 ///
 /// An acquisition takes its tokens from the record at once, and then waits until they are
 /// available. So tokens are acquired in the order of the requests, over all processes. If the

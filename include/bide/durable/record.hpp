@@ -21,8 +21,8 @@
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
 ///
-/// A grant may have a minimum hold time. If the grant is released earlier, its entry stays until
-/// then, as a resting entry. If the process of the holder ends earlier, the grant stays until then.
+/// A grant may have a minimum hold time. If the grant is released before that time has passed, its
+/// entry stays as a resting entry. If the holder's process ends before, the grant stays, too.
 ///
 /// A contender is granted its permits if the free permits suffice for all waiters before it and for
 /// itself. So the order of arrival is kept, and a contender that asks for all permits, for example
@@ -89,8 +89,9 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
     h.held_boot = has_boots(r.clock) ? self.boot : std::string();
 }
 
-// Begins a lease now, which never ends before the present one. So `lease_ms` is at least what is
-// left of that one: contenders that cannot read `expires_at` observe the entry for that length.
+// Begins a lease now, which never ends before the present one. The new `lease_ms` is at least the
+// rest of the present lease: contenders that cannot read `expires_at` observe the entry for that
+// long.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     // What is left of the lease; if that is not known here, at most all of it.
@@ -488,7 +489,7 @@ inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
 
-// Returns true if the waiter listens (terms::listens) and is on the machine of `self`, where other
+// Returns true if the waiter listens (terms::listens), runs on the machine of `self`, and other
 // contenders notice the end of its process.
 inline bool is_near(const waiter& w, const origin& self) noexcept {
     const bool has_mark = w.from.mark % (1 << 24) != 0;
@@ -515,8 +516,8 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 /// Grants free permits to the waiters in order. Stops at the first waiter that asks for more than
 /// is free, that does not listen (terms::listens), or that does not run on this machine. A waiter
 /// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
-/// of the terms is not that of the record, changes nothing.
-/// Called after a change that may have freed permits or a place; the caller stores both together.
+/// of the terms is not that of the record, changes nothing. Called after a change that may have
+/// freed permits or a place; the caller stores both changes together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
     if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
@@ -544,7 +545,8 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
 /// Returns the marks of presence of the processes that have to read the record after a change.
 /// These processes have waiters that listen (terms::listens) and that were granted their permits,
 /// lost their places, or now depend on another process. If the contenders have no common clock,
-/// pass_on() grants nothing. Then the first waiter, too, has to read if its permits are free.
+/// pass_on() grants nothing. Then the first waiter's process, too, has to read if its permits are
+/// free.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed

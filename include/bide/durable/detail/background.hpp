@@ -58,7 +58,7 @@ template <class T> T& of_process() {
     return *one;
 }
 
-// Returns a pseudo-random number from 0 to `most` (below 2^32), to spread actions of contenders.
+// Returns a pseudo-random number from 0 to `most` (below 2^32). It spreads what contenders do.
 inline std::int64_t jitter(std::int64_t most) noexcept {
     const auto any = static_cast<std::uint64_t>(native_platform::now()) * 0x9e3779b97f4a7c15;
     return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
@@ -307,8 +307,8 @@ struct job_queue {
     std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
 };
 
-// Work that store threads do repeatedly. When it is due, the lease monitor adds it to its queue. If
-// no thread can be started, the monitor tries again 10 ms later.
+// Work that store threads do repeatedly. When it is due, the lease monitor adds it to the job's
+// queue. If no thread can be started, the monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
@@ -469,7 +469,7 @@ inline task<std::error_code> wait_for_call(store_call& call, call_limits limits)
         co_return std::error_code();
     }
     const auto* const mine = task_context_of<native_platform>(co_await this_promise());
-    // A shield is for the running task, so it is used only if this task is the running one.
+    // A shield works on the running task, so it is used only if this task is the running one.
     std::optional<this_task::shield> shield;
     if (mine != nullptr && mine == running_task()) {
         shield.emplace();
@@ -569,8 +569,8 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-// A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays
-// readable once the process has ended.
+// A watch that owns its descriptor. drain() does nothing, as fits the descriptor of a process: when
+// the process has ended, it stays readable.
 class fd_watch : public slot_watch {
 public:
     explicit fd_watch(int of) noexcept : fd_(of) {}
@@ -605,7 +605,7 @@ public:
         return is_bound ? std::move(made) : nullptr;
     }
 
-    // Wakes the process that has the mark, if it waits. A full socket is readable already.
+    // Wakes the process that has the mark, if it waits. If its socket is full, it wakes already.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);

@@ -62,8 +62,8 @@ struct slot_part {
 };
 
 // Updates the value of a slot: loads it, calls apply(), and stores what apply() returns by a
-// compare-and-swap. If another contender has changed the value meanwhile, tries again, from the
-// second try on under the store's own lock if the slot offers update_locked(). Stops trying at
+// compare-and-swap. If another contender has changed the value meanwhile, tries again. From the
+// second try on, uses the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
 //
 // begin() is called once, under the update lock. For each try, apply(snapshot, looked_ms,
@@ -72,7 +72,7 @@ struct slot_part {
 // may have been stored. Only the last call of apply() counts. written() is called after each try
 // that was stored, or that may have been.
 //
-// Returns: store_busy if other threads of this process held the update lock until then;
+// Returns: store_busy if other threads of this process held the update lock until the time was up;
 // conflict_timeout if other contenders changed the value until then, and no try may have been
 // stored; indeterminate if a try may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
@@ -198,8 +198,9 @@ struct process_part final : slot_part, durable::process_knowledge {
           wake_number(is_on_server ? std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25
                                    : 0) {}
 
-    // Returns the origin of a contender, which is bound to this process if `bound` is true. The
-    // first such call opens a mark of presence, which stays open as long as this object.
+    // Returns the origin of a contender. If `bound` is true, the contender is bound to this
+    // process. The first such call opens a mark of presence, which stays open as long as this
+    // object.
     durable::origin origin(bool bound) {
         durable::origin from = here;
         if (!bound) {
@@ -240,7 +241,8 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     // Closes the watch if no contender of this process waits. Called under the update lock.
     void close_if_idle() noexcept {
-        // Order: relaxed; a waiter that is counted later opens the watch under the update lock.
+        // Order: relaxed; a waiter that is counted later has the update lock later, and opens it
+        // again.
         if (waiting.load(std::memory_order_relaxed) == 0) {
             watch.close();
         }
@@ -398,8 +400,8 @@ public:
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
                 if (what >= intent::wait) {
-                    // Order: relaxed, both; a waiter that is counted later calls follow() later,
-                    // under the update lock.
+                    // Order: relaxed, both; a waiter that is counted later has the update lock
+                    // later, and calls follow() again.
                     mine.watch.follow(view.record, view.here,
                                       mine.hearing_all.load(std::memory_order_relaxed) != 0,
                                       mine.waiting.load(std::memory_order_relaxed) > 1);

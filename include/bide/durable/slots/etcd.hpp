@@ -21,8 +21,8 @@
 /// revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete the keys
 /// of locks.
 ///
-/// Both operations go through the majority: load() returns committed values. etcd offers no clock,
-/// so contenders observe how long a record stays unchanged.
+/// Both operations ask the majority of the members, so load() returns committed values. etcd offers
+/// no clock, so contenders observe how long a record stays unchanged.
 
 #include <bide/durable/slot.hpp>
 

@@ -13,10 +13,10 @@
 /// of them are destroyed.
 ///
 /// A load is one SELECT, and a compare-and-swap one UPDATE ... WHERE version = .... Each is a
-/// transaction of its own, without session state or prepared statements, so it works behind a
+/// transaction of its own, without session state or prepared statements. So the slot works behind a
 /// pooler that pools transactions. The first version of a row is the server's time in microseconds,
-/// and each change adds one. Therefore a row that is deleted and created again gets other versions,
-/// unless the server's clock was set back meanwhile.
+/// and each change adds one. So a row that is deleted and created again gets other versions, unless
+/// the server's clock was set back.
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
 /// for every setting of `synchronous_commit`. A lock may have two holders on a server with fsync =

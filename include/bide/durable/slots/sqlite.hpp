@@ -43,8 +43,8 @@ const std::error_category& sqlite_category() noexcept;
 enum class sqlite_journal {
     /// An empty database gets WAL mode if SQLite has shared memory and is of a version in which WAL
     /// is safe: 3.51.3 or later, 3.50.7 or a later 3.50.x, 3.44.6 or a later 3.44.x. A database in
-    /// WAL mode stays in that mode; with another version, operations fail with
-    /// operation_not_supported. Otherwise, the slot's connection uses `persist`.
+    /// WAL mode stays in that mode; if WAL is not safe, operations fail with
+    /// operation_not_supported. In all other cases, the slot uses `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.

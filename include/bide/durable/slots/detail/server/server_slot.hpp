@@ -53,7 +53,7 @@ inline constexpr std::size_t most_call_connections = 8;
 //   explicit Connection(const target&);
 //   void end_at(deadline) noexcept;        sets the end of the present call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
-//   bool is_usable() noexcept;             whether it is open, and its socket is quiet
+//   bool is_usable() noexcept;             whether it is open, and has nothing to read
 //   std::error_code connect();             closes it, and opens it again
 //   void drop() noexcept;                  closes it. In a child of fork(): only the descriptor
 //
@@ -511,8 +511,7 @@ public:
 private:
     // Calls question() with a connection and `known`. While another transaction blocks the call,
     // calls question() again on another connection, for at most half of the time. If `may_repeat`
-    // is true and the connection is lost, calls question() once more: the server may close an idle
-    // one.
+    // is true and the connection is lost, calls question() again: the server may close an idle one.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
