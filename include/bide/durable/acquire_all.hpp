@@ -66,8 +66,7 @@ public:
     /// Returns: the first error. After an error, the other locks are still released.
     /// Blocks: for each lock, as long as durable_guard::async_release() waits.
     result<void, std::error_code> release();
-    /// Releases all locks as release() does, for a coroutine. After the call of this function the
-    /// object holds nothing.
+    /// Releases all locks as release() does, for a coroutine. From this call on, it holds nothing.
     task<result<void, std::error_code>> async_release();
 
 private:
@@ -85,9 +84,9 @@ private:
 /// - errc::timeout, errc::stopped, durable_errc::no_answer;
 /// - durable_errc::lock_lost: a lock was lost while the call waited for a later one. The call does
 ///   not try again;
-/// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, two
-///   locks have the same record, which is not detected if both requests can be granted at once, or
-///   the request has a ticket;
+/// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, the
+///   request has a ticket, or two locks have the same record. The last case is not detected if both
+///   requests can be granted at once;
 /// - the errors of durable_mutex::acquire().
 /// Throws: as durable_mutex::acquire(); no lock is held then.
 /// Blocks: until all are acquired, or the time is up, plus durable_options::attempt_limit.

@@ -20,17 +20,17 @@
 /// first time waits for the whole length of the lease.
 ///
 /// On the other clocks, too, a lease that was seen unchanged for longer than its length plus the
-/// margin has expired. With `boottime`, only this rule applies if the times of the lease cannot be
-/// read: the holder is of another boot (a container may show another boot id, or have a time
-/// namespace), or a boot is not known. Then the contenders of one known boot share an observation,
-/// so that even those that each live shorter than a lease acquire the lock: the first one stores in
-/// the record the time since which it has seen the entry unchanged.
+/// margin has expired. With `boottime`, only this rule applies to a contender that cannot read the
+/// times of the lease: the holder is of another boot, or a boot is not known. (A container may show
+/// another boot id, or have a time namespace.) The contenders of one known boot share an
+/// observation: the first one stores in the record the time since which it has seen the entry
+/// unchanged. So even contenders that each live shorter than a lease acquire the lock.
 ///
-/// On every clock, an entry that is bound to a process expires when the process ends, but a grant
-/// does so only after its minimum hold time. A process of the same boot and pid namespace is looked
-/// up by its pid, any other one by its mark of presence (slot_presence), if the store keeps marks.
-/// A grant that is bound to a mark and to no process lasts while the mark is open, even if its
-/// lease has ended.
+/// On every clock, an entry that is bound to a process expires when the process ends, a grant not
+/// before its minimum hold time has passed. A process of the same boot and pid namespace is looked
+/// up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the store
+/// keeps marks. A grant that is bound to a mark and to no process lasts while the mark is open,
+/// even after the end of its lease.
 
 #include <bide/durable/process.hpp>
 
@@ -108,16 +108,16 @@ protected:
 /// Requires: `here`, `processes` and the observations of bounded_by() outlive the judge.
 class expiry_judge {
 public:
-    /// Constructs a judge for a clock, on which it is `now`. With lock_clock::observed, `now` is
-    /// not used: see bounded_by(). If `processes` is not nullptr, it is asked before the system.
+    /// Constructs a judge for a clock that shows `now`. With lock_clock::observed, `now` is not
+    /// used: see bounded_by(). The judge asks `processes`, if any, before it asks the system
+    /// whether a process runs.
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here,
                  const process_knowledge* processes = nullptr) noexcept
         : clock_(clock), now_(now), here_(&here), processes_(processes) {}
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
-    /// Requires: boottime_ms() returned `boottime` before the record that `seen` has noted was
-    /// loaded.
+    /// Requires: boottime_ms() returned `boottime` before the load of what `seen` noted last.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;

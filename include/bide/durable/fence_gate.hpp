@@ -10,8 +10,7 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// A holder that was suspended for longer than its lease is refused, if the next holder has used
 /// the gate. A holder that is suspended between the check and its action may still act. If that
-/// matters, the resource must check and act in one step, as a database does with `... WHERE fence
-/// <= :mine`.
+/// matters, the resource must check and act in one step, as `UPDATE ... WHERE fence <= :mine` does.
 ///
 /// The gate is one lock-free word without addresses, so it may lie in memory that processes share.
 /// A word of zero bytes is a gate that has admitted no token.
@@ -25,8 +24,7 @@ public:
 
     /// Admits the token, unless a larger one was admitted.
     /// Returns: false if a larger token was admitted.
-    /// Memory order: what was done before an admission happens-before the return of every later
-    /// call.
+    /// Memory order: what was done before an admission happens-before the return of later calls.
     bool admit(std::int64_t fence) noexcept {
         // Order: acquire [fence_gate.admit]; a refused caller, too, sees what was done before the
         // larger token was admitted.

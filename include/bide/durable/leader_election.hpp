@@ -45,9 +45,9 @@ struct leader_term {
 
 /// A candidate in an election. Copies are the same candidate.
 ///
-/// A crash of the leader ends its term as it ends a grant of a durable_mutex. As there, let the
-/// resource refuse older tokens. In a child of fork(), the object is a new candidate, which does
-/// not lead.
+/// A crash of the leader ends its term as it ends a grant of a durable_mutex. As with a mutex, let
+/// the resource refuse older tokens. In a child of fork(), the object is a new candidate, which
+/// does not lead.
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:
@@ -69,8 +69,7 @@ public:
     result<void, std::error_code> run(std::function<void(leader_term)> on_elected,
                                       std::stop_token stop);
     /// Runs as run() does, for a coroutine, which also awaits on_elected.
-    /// Cancellation: stops leader_term::stop, and returns errc::stopped after on_elected has
-    /// returned.
+    /// Cancellation: stops leader_term::stop; returns errc::stopped after on_elected returns.
     task<result<void, std::error_code>> async_run(std::function<task<>(leader_term)> on_elected,
                                                   std::stop_token stop);
 
@@ -92,8 +91,8 @@ public:
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
 
     /// Waits until the leader differs from the one that the caller knows, and returns the present
-    /// leader. Reads the record at least once in durable_options::poll_most. While this candidate
-    /// runs, the call notices changes earlier.
+    /// leader. Reads the record at intervals of at most durable_options::poll_most. While a run of
+    /// this candidate is under way, the call notices changes earlier.
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().
     /// Blocks: until the leader changes. A read of the store may outlast the timeout, as leader().

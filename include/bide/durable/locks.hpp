@@ -14,8 +14,8 @@
 ///
 /// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
 ///
-/// Blocks: a call to the store waits at most durable_options::retry_time; on the calling thread,
-/// one operation of the slot longer; on a store thread, durable_options::attempt_limit longer.
+/// Blocks: a call to the store tries for at most durable_options::retry_time. On the calling
+/// thread, its last operation may end later. On a store thread, attempt_limit is added.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
@@ -72,9 +72,8 @@ public:
     const durable_ticket& ticket() const noexcept;
 
     /// Returns a token that is stopped when the lock is lost. The lock is lost when a renewal finds
-    /// the grant gone, and at the latest at the end of the lease less the margin, on the clock of
-    /// this machine. A store that hangs does not delay the stop. release() and the destructor do
-    /// not stop the token.
+    /// the grant gone, or when the lease less the margin has ended on the clock of this machine. A
+    /// store that hangs does not delay the stop. A release does not stop the token.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
     /// renews leases. A callback that blocks delays the other leases that the thread serves.
@@ -107,9 +106,9 @@ public:
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
     /// Cancellation: returns errc::stopped; the store thread continues the renewal.
     task<result<void, std::error_code>> async_renew();
-    /// Releases as release() does, for a coroutine, as async_renew() renews. After this call the
-    /// guard holds nothing. A task that is destroyed before it is awaited releases the permits as
-    /// the destructor of the guard does.
+    /// Releases as release() does, for a coroutine, on a store thread. As soon as this function
+    /// returns, the guard holds nothing. If the task is destroyed before it is awaited, it releases
+    /// the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release();
 
     /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 for
@@ -127,9 +126,8 @@ public:
 
     /// Detaches the grant from the guard: the permits stay held, without renewal, for a caller that
     /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. If
-    /// the ticket is bound to this process, the file descriptor of its mark of presence
-    /// (slot_presence) stays open until a lock object of this process has released the grant or
-    /// found it lost.
+    /// the ticket is bound to this process, its mark of presence (slot_presence) stays open. A lock
+    /// object of this process closes it when it has released the grant or found it lost.
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();
 
@@ -166,10 +164,10 @@ public:
 
     /// Replaces a record that cannot be read, or that is missing, by one without holders and
     /// waiters. The tokens begin with `min_fence` or with the token from the clock
-    /// (durable::floor_of()), whichever is larger. The latter is larger than every token that was
-    /// granted, unless the clock was set back. If the store itself is damaged and the slot does not
-    /// offer replace_damaged(), the error is durable_errc::corrupt_record until the damaged data
-    /// are removed.
+    /// (durable::floor_of()), whichever is larger. The token from the clock is larger than all
+    /// granted ones, unless the clock was set back. If the store itself is damaged and the slot
+    /// does not offer replace_damaged(), the error is durable_errc::corrupt_record until the
+    /// damaged data are removed.
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
 
@@ -210,8 +208,7 @@ public:
     /// the contender from the queue when it ends.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
-    /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
-    /// is zero.
+    /// Cancellation: free permits are granted even after a stop, or if the timeout is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
 
     /// Acquires as acquire() does, for a coroutine. No thread waits between two tries. Every call

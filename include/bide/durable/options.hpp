@@ -3,8 +3,7 @@
 #define BIDE_DURABLE_OPTIONS_HPP
 
 /// \file
-/// The tickets of a durable lock, its options, its observer, its requests, and what one step of an
-/// acquisition returns.
+/// The tickets, options, observer and requests of a durable lock, and the result of one step.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
@@ -15,9 +14,9 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The identity of a contender. A process that was restarted can continue with a grant if the
-/// ticket was stored. A second contender that uses the ticket at the same time shares the grant,
-/// and loses it with the first.
+/// The identity of a contender. If the ticket was stored, a process that was restarted can continue
+/// with the grant. A second contender that uses the ticket at the same time shares the grant: if
+/// one of them releases or loses it, so does the other.
 struct durable_ticket {
     std::string holder_id{}; ///< its name, for people; need not be unique
     std::string nonce{};     ///< identifies the contender: 128 random bits, in hexadecimal
@@ -59,13 +58,13 @@ std::string printable_line(std::string_view text);
 enum class durable_loss {
     none,    ///< it is not lost
     expired, ///< the lease ended before a renewal was confirmed
-    removed, ///< the record has no such grant: an administrator took it away, or the record was lost
+    removed, ///< the record has no such grant: an administrator removed it, or the record is lost
     forked   ///< this process is a child of the process that holds the grant
 };
 
-/// Receives what happens to the contenders of one lock object. The functions of this class do
-/// nothing. Threads that use the lock and threads of bide call them. A function that blocks delays
-/// the leases of other locks.
+/// Receives what happens to the contenders of one lock object. Here, the functions do nothing.
+/// Threads that use the lock and threads of bide call them. A function that blocks delays the
+/// leases of other locks.
 /// Requires: the overrides are safe for concurrent calls.
 class durable_observer {
 public:
@@ -85,8 +84,8 @@ public:
     /// the lease less the margin.
     virtual void renewed_late(const durable_ticket&,
                               std::chrono::milliseconds /* left */) noexcept {}
-    /// No renewal was confirmed until durable_options::warn_before: the lock is lost after `left`
-    /// unless a renewal is confirmed before.
+    /// No renewal was confirmed in time (durable_options::warn_before). The lock is lost after
+    /// `left`, unless a renewal is confirmed before.
     virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
     /// The lock was lost.
     virtual void lost(const durable_ticket&, durable_loss /* why */) noexcept {}
@@ -104,16 +103,15 @@ struct durable_options {
     /// `drift` of it. Without auto_renew, set a time that is longer than any holder needs the lock.
     std::chrono::milliseconds lease{30'000};
 
-    /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
-    /// the lease.
+    /// How long the queue keeps a waiter that does not refresh its place. Zero means the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    /// How long before the end of its lease a holder regards the lock as lost. Less than the lease.
-    /// Zero means a tenth of the lease plus 1 ms.
+    /// How long before the end of its lease a holder regards the lock as lost. It has to be less
+    /// than the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long before the loss of the lock durable_observer::at_risk() is called. Less than the
-    /// lease minus the margin. Zero means a third of that difference.
+    /// How long before the loss of the lock durable_observer::at_risk() is called. It has to be
+    /// less than the lease minus the margin. Zero means a third of that difference.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
@@ -129,13 +127,12 @@ struct durable_options {
 
     /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
     /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
-    /// expired for that contender, whatever the record's clock shows. If lock_clock::caller uses
-    /// the function `now`, this option has no effect.
+    /// expired for that contender, on any clock. If lock_clock::caller uses the function `now`,
+    /// this option has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
-    /// run on threads of bide, one after the other for all locks of this process that share a
-    /// store.
+    /// run on threads of bide, one after the other for all locks on one store.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
@@ -156,7 +153,7 @@ struct durable_options {
     /// store call that has not ended by then continues on a store thread, which releases what the
     /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
     /// value. On a store of this machine (memory, file, SQLite), the first call of an acquisition
-    /// may last retry_time longer, so that a free lock is acquired even if the disk is slow.
+    /// may last retry_time longer: a slow disk does not prevent the acquisition of a free lock.
     std::chrono::milliseconds attempt_limit{80};
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
@@ -198,14 +195,14 @@ struct acquire_request {
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};
 
-    /// The identity of the contender, for a grant that another process may take over. By default a
-    /// new ticket.
+    /// The identity of the contender, if another process may take over its grant. By default, a new
+    /// ticket.
     std::optional<durable_ticket> ticket{};
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
     /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, the minimum hold time of that grant stays. A job that several machines start at
-    /// about the same time runs once, however short it is, if this time is longer than the
+    /// already, the minimum hold time of that grant stays. Several machines may start a job at
+    /// about the same time: even a short job runs only once, if this time is longer than the
     /// difference between the machines' clocks.
     std::chrono::milliseconds at_least{0};
 
@@ -214,8 +211,8 @@ struct acquire_request {
     /// Names and values for programs that inspect() the lock. The record keeps them sorted by name.
     std::vector<std::pair<std::string, std::string>> labels{};
 
-    /// Called with the number of waiters that are ahead, when the contender begins to wait and when
-    /// the number changes, on the thread that calls the store. If the function throws, the
+    /// Called with the number of waiters ahead, when the contender begins to wait and when the
+    /// number changes. It runs on the thread that calls the store. If the function throws, the
     /// acquisition ends with that exception.
     std::function<void(std::int64_t ahead)> on_position{};
 };

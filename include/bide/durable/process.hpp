@@ -95,9 +95,9 @@ inline process_stat stat_of(const std::string& path) {
 
 } // namespace detail
 
-/// Returns an id of the present boot and, because each has another boottime clock, of the time
-/// namespace unless that is the initial one. Processes with the same id can read each other's
-/// times. If the system does not tell the boot, the id is empty.
+/// Returns an id of the present boot. In a time namespace other than the initial one, the id names
+/// the namespace, too, because each has another boottime clock. Processes with the same id can read
+/// each other's times. If the system does not tell the boot, the id is empty.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)
@@ -161,8 +161,7 @@ inline origin this_origin([[maybe_unused]] bool bound) {
     return here;
 }
 
-/// Tells whether `it` is bound to a process that can be looked up from here. `here` is
-/// this_origin(true).
+/// Tells whether `it` is bound to a process that can be looked up. `here` is this_origin(true).
 inline bool can_look_up(const origin& it, const origin& here) noexcept {
     return it.pid != 0 && it.space != 0 && it.space == here.space && it.boot == here.boot;
 }
@@ -209,7 +208,7 @@ inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] con
 
 namespace detail {
 
-// Distinguishes a process from its parents by an address, without a system call.
+// Identifies a process by an address, which differs in a child of fork(), without a system call.
 struct BIDE_SHARED process_token {
     // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {
@@ -220,9 +219,9 @@ struct BIDE_SHARED process_token {
 
 // Gives an object one T in each process.
 //
-// A child of fork() makes a T of its own at its first use, and never destroys the inherited one,
-// which may be half changed or locked. If T has a function leave(), the child calls it once on that
-// one, for example to close files.
+// A child of fork() makes a T of its own at its first use. It never destroys the inherited T, which
+// may be half changed or locked. If T has a function leave(), the child calls it once on the
+// inherited T, for example to close files.
 template <class T> class per_process {
 public:
     ~per_process() {

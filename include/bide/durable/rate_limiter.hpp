@@ -30,7 +30,7 @@ struct rate_options {
     ///   slots need this choice. A machine whose clock is ahead by d takes up to rate * d tokens
     ///   too many, at most a burst at a time.
     std::optional<lock_clock> clock{};
-    /// With lock_clock::caller, this function returns the time, since any epoch.
+    /// With lock_clock::caller, this function returns the time, from any epoch.
     std::function<std::chrono::milliseconds()> now{};
 
     /// How far the clock may be behind the time in the record. A clock that is further behind was
@@ -48,13 +48,13 @@ struct rate_options {
 
 /// How long to wait for tokens.
 struct rate_wait {
-    /// Makes a wait with these limits; by default, there is none. This class is no aggregate,
+    /// Makes a wait with these limits; by default, with no limit. This class is no aggregate,
     /// because g++ before 13 destroys aggregates twice in co_await expressions.
     rate_wait(std::chrono::nanoseconds most = std::chrono::nanoseconds::max(),
               std::stop_token token = {}) noexcept
         : timeout(most), stop(std::move(token)) {}
 
-    /// Tokens that come later than this are not taken.
+    /// If the tokens become available only after this time, none is taken.
     std::chrono::nanoseconds timeout;
     /// Ends the wait when a stop is requested.
     std::stop_token stop;
@@ -62,22 +62,22 @@ struct rate_wait {
 
 /// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket
 /// holds at most `burst` of them. It is full at the start. The number of tokens that become
-/// available in any period of length t is at most burst + count * (t + 1 ms) / period. No rate is
-/// rounded; clocks count milliseconds.
+/// available in any period of length t is at most burst + count * (t + 1 ms) / period. The 1 ms is
+/// there because clocks count milliseconds. No rate is rounded.
 ///
 /// An acquisition takes its tokens from the record at once, and then waits until they are
 /// available. So tokens are acquired in the order of the requests, over all processes. If the
 /// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
 /// lost. A process that dies while it waits loses its tokens.
 ///
-/// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
-/// plus the wait for the tokens that are reserved already, which is at most longest_wait. A clock
-/// that is set forward fills the bucket early: the reserved tokens, and at most one burst more, are
-/// granted twice. After a slot has lost a value, the bucket is empty.
+/// If a clock is set back, or after a reboot, no acquisition waits longer than clock_tolerance plus
+/// the wait for the tokens that are reserved already (at most longest_wait). A clock that is set
+/// forward fills the bucket early: the reserved tokens, and at most one burst more, are granted
+/// twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
-/// refuses the record of a limiter: durable_errc::corrupt_record. To begin with a full bucket,
-/// delete the record.
+/// refuses the record of a limiter: durable_errc::corrupt_record. To refill the bucket, delete the
+/// record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If it is unknown whether the store has stored an acquisition, the tokens
@@ -89,7 +89,7 @@ public:
     /// Constructs a limiter on a slot.
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
-    /// 2^61 ns, or if an option is out of range; lock_clock::observed is.
+    /// 2^61 ns, or if an option is out of range. lock_clock::observed is out of range.
     template <class R, class P>
     durable_rate_limiter(slot_ref slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,
@@ -102,8 +102,7 @@ public:
     /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
     /// errc::stopped; durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the
     /// store.
-    /// Blocks: until the tokens are available. After the timeout or a stop, at most attempt_limit
-    /// longer.
+    /// Blocks: until the tokens are available. After a timeout or a stop, at most attempt_limit.
     result<void, std::error_code> acquire(std::int64_t n = 1, rate_wait wait = {});
     /// Acquires n tokens as acquire() does, for a coroutine.
     /// Cancellation: gives the tokens back, and returns errc::stopped.

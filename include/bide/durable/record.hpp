@@ -6,13 +6,12 @@
 /// The rules of durable locks: a lock is one record, and these rules say how it may change.
 ///
 /// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
-/// knows, changes the record, and returns the outcome. The caller stores the changed record by a
-/// compare-and-swap.
+/// knows, changes the record, and returns the outcome. The caller stores it by a compare-and-swap.
 ///
 /// A contender is identified by the nonce of its ticket, not by its name. If a request was carried
 /// out and its reply was lost, the contender finds its entry in the record. Every grant gets a
 /// fencing token that is larger than all earlier tokens, which a resource can check. It also gets a
-/// lane, for resources that come in `permits` copies.
+/// lane: a number below `permits` that no other holder has.
 ///
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
 /// waiter does not refresh it in time. The caller supplies the judge that decides this, see
@@ -22,9 +21,8 @@
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
 ///
-/// A grant may have a minimum hold time. If the grant is released earlier, its entry stays until
-/// then, as a resting entry. If the process of the holder ends, the lease continues: it is never
-/// shorter than the minimum hold time.
+/// A grant may have a minimum hold time. If the grant is released before that time has passed, its
+/// entry stays as a resting entry. If the holder's process ends before, the grant stays, too.
 ///
 /// A contender is granted its permits if the free permits suffice for all waiters before it and for
 /// itself. So the order of arrival is kept, and a contender that asks for all permits, for example
@@ -39,21 +37,22 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 // ---- entries of a record
 //
-// If another boot, or an unknown one, has written an entry, a contender cannot read the times of
-// the entry. If the contender's own boot is known, it then stores an observation in the entry: the
-// time since which it has seen the entry unchanged. A later contender of the same boot continues
-// from that time. So even contenders that each live shorter than a lease see the lease expire.
-//   - A stored observation ends no lease early. The compare-and-swap that stores it fails if the
-//     entry has changed since it was seen. Its time is read only on the clock on which it was
-//     written. Each renewal or refresh removes it, or at least makes it void: it has another count.
+// A contender cannot read the times of an entry that another boot, or an unknown one, has written.
+// If the contender's own boot is known, it stores an observation in the entry: the time since which
+// it has seen the entry unchanged. A later contender of the same boot continues from that time. So
+// even contenders that each live shorter than a lease see the lease expire.
+//   - A stored observation ends no lease early. If the entry has changed after the contender saw
+//     it, the compare-and-swap that stores the observation fails. Only contenders of the same boot
+//     read the time. A renewal or refresh of the entry removes the observation. If an older program
+//     leaves it there, it is void, because it names another count of renewals or refreshes.
 //   - An entry has at most eight observations, each of another boot. If there are more boots, each
 //     attempt replaces one observation, which a hash of the time selects. It is not always the
 //     oldest one, because that is the first to show that the lease has expired.
 
 namespace detail {
 
-// Returns the grant of that nonce whose token is `fence`, or any but `but` if `fence` is 0; nullptr
-// if there is none.
+// Returns the grant with that nonce and the token `fence`; 0 stands for any token except `but`.
+// Returns nullptr if there is none.
 inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence = 0,
                            std::int64_t but = 0) noexcept {
     for (holder& h : r.holders) {
@@ -64,7 +63,7 @@ inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence
     return nullptr;
 }
 
-// Returns the next count of moves. Observers only compare counts for equality.
+// Returns the count of moves (moves_of()) after one more. Only equality of counts matters.
 inline std::int64_t next_move(std::int64_t moves) noexcept {
     return moves < largest_number ? moves + 1 : 0;
 }
@@ -90,8 +89,9 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
     h.held_boot = has_boots(r.clock) ? self.boot : std::string();
 }
 
-// Begins a lease now. The new lease never ends before the present one. This holds on the record's
-// clock, and for a contender that observes the entry for the length of its lease.
+// Begins a lease now, which never ends before the present one. The new `lease_ms` is at least the
+// rest of the present lease: contenders that cannot read `expires_at` observe the entry for that
+// long.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     // What is left of the lease; if that is not known here, at most all of it.
@@ -102,7 +102,7 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
     }
     h.lease_ms = std::max(lease_ms, left);
     h.expires_at = is_known ? std::max(h.expires_at, now + lease_ms) : now + h.lease_ms;
-    if (!is_known) { // from here on the times are on this clock; children may have a mark alone
+    if (!is_known) { // the times are on this clock now; an inheritable grant keeps its mark
         const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
         h.from = mark != 0 ? origin{.host = self.host, .boot = self.boot, .mark = mark} : self;
     }
@@ -142,11 +142,11 @@ inline std::int64_t lowest_free_lane(const record& r) {
     return lane;
 }
 
-// Returns how often an entry moved: a grant was renewed, a place in the queue was refreshed.
+// Returns the count of moves: of the renewals of a grant, or the refreshes of a place in the queue.
 inline std::int64_t moves_of(const holder& h) noexcept { return h.renewals; }
 inline std::int64_t moves_of(const waiter& w) noexcept { return w.refreshes; }
 
-// Returns the valid observation of that boot in the entry; nullptr if there is none.
+// Returns the observation of that boot, unless the entry moved after it; nullptr if there is none.
 template <class Entry>
 const stored_observation* find_observation(const Entry& e, std::string_view boot) noexcept {
     for (const stored_observation& o : e.observed) {
@@ -158,8 +158,8 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
 }
 
 // Stores an observation that begins at `now` in each entry whose times the contender cannot read,
-// unless the contender's boot has stored one already. Stores nothing with lock_clock::observed,
-// because boots are not reliable there. Returns false if there was nothing to store.
+// unless the contender's boot has a valid one there. Stores nothing with lock_clock::observed,
+// where machines may share a boot id. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     const std::string& boot = self.from.boot;
     bool changed = false;
@@ -175,8 +175,8 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
             return old.moves != moves_of(e) || old.boot == boot;
         });
         if (e.observed.size() >= most_observations) {
-            // The upper bits of a product with 2^64 / (golden ratio): so times at regular intervals
-            // are spread over all indices.
+            // The upper bits of a product with 2^64 / (golden ratio) spread times at regular
+            // intervals over all indices.
             const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
             e.observed.erase(e.observed.begin() +
                              static_cast<std::ptrdiff_t>(spread % e.observed.size()));
@@ -238,8 +238,7 @@ inline bool is_valid(const terms& t, std::int64_t now) noexcept {
            is_within(t.waiter_ttl_ms, 1, largest_duration) && is_within(now, 0, largest_time);
 }
 
-/// Returns the number of free permits. It is negative if a resize() has left fewer permits than are
-/// held.
+/// Returns the number of free permits. After a resize() to fewer than are held, it is negative.
 inline std::int64_t free_permits(const record& r) noexcept {
     std::int64_t free = r.permits;
     for (const holder& h : r.holders) {
@@ -277,7 +276,7 @@ inline acquire_outcome refused(std::error_code why, bool changed = false) noexce
     return {.changed = changed, .error = why};
 }
 
-// Makes the contender a holder. `place` is its place in the queue, or the end.
+// Makes the contender a holder. `place` is its place in the queue; the end if it has none.
 inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, const contender& self,
                              const terms& t, std::int64_t now) {
     const std::int64_t fence = std::max(r.fence, std::min(t.first_fence, largest_first_fence));
@@ -298,9 +297,9 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Enters the contender in the queue, or keeps its place there from expiring. If the record changes,
-// or if terms::enqueue is false, also stores the contender's observations. A contender with a place
-// may live long enough to see a lease expire, so its observations alone do not change the record.
+// Enters the contender in the queue, or refreshes its place there. A contender without a place also
+// stores its observations. A contender that has a place can wait until it sees a lease expire. So
+// it stores observations only if the refresh changes the record anyway.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();
@@ -356,9 +355,9 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
 /// contender that listens (terms::listens) keeps the lease that pass_on() has begun.
 ///
-/// If a contender is not granted its permits, it stores its observations of those entries whose
-/// times it cannot read, unless its boot has stored them already. So an acquisition that fails
-/// changes the record once, not at each try.
+/// If a contender is not granted its permits, it stores an observation ("entries of a record"
+/// above) in each entry whose times it cannot read. It stores none where a contender of its boot
+/// has a valid one. So an acquisition that fails changes the record once, not at each try.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -372,8 +371,8 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (adopts && !t.adopt_permits) {
         return detail::refused(durable_errc::permits_mismatch);
     }
-    // pass_on() may have granted it its permits. If it can read the times of that grant, and most of
-    // the lease is left, it keeps the lease.
+    // pass_on() may have granted the permits. If the contender can read the times of that grant,
+    // and more than half of the lease is left, the lease stays as it is.
     const holder* const found = t.listens ? detail::find_holder(r, self.nonce) : nullptr;
     const std::int64_t left = found != nullptr ? found->expires_at - now : 0;
     if (left > t.lease_ms / 2 && left <= found->lease_ms && found->weight == self.weight &&
@@ -418,8 +417,7 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 
 /// Renews a lease: the lease begins again now, and never ends earlier than before.
 ///
-/// A lease that expired is lost, even if no contender has taken the permits. `self` tells where the
-/// caller runs.
+/// A lease that expired is lost, even if the permits are free. `self` tells where the caller runs.
 ///
 /// Returns: no error if the lease was renewed, and then the caller has to store the record;
 /// otherwise durable_errc::lock_lost, invalid_argument or clock_mismatch.
@@ -472,17 +470,17 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// These rules select the waiters that are granted their permits by the change of another process
-// (pass_on()), and the processes that are notified of a change.
+// These rules select the waiters to which the change of another process grants their permits
+// (pass_on()). They also select the processes that are notified of a change.
 //
-// Where pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
+// If pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
 // every process ahead of a waiter can notify it, the waiter reads the record after a notification,
 // and not after each change. The first waiter depends on the processes of all holders. A later
 // waiter depends on the process of the waiter directly ahead of it. While these processes run, one
 // of them makes the change that concerns the waiter, and notifies the waiter. If such a process
-// ends before, the waiter notices the end. A process without an entry, or one that cannot reach the
-// waiter, may change the record without a notification. So every waiter also reads the record from
-// time to time.
+// ends without a change, the waiter notices the end. A process without an entry, or one that cannot
+// reach the waiter, may change the record without a notification. So every waiter also reads the
+// record from time to time.
 
 namespace detail {
 
@@ -491,8 +489,8 @@ inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
 
-// Returns true if the waiter listens (terms::listens), is on the machine of `self`, and other
-// contenders would notice the end of its process before its lease is over.
+// Returns true if the waiter listens (terms::listens), runs on the machine of `self`, and other
+// contenders notice the end of its process.
 inline bool is_near(const waiter& w, const origin& self) noexcept {
     const bool has_mark = w.from.mark % (1 << 24) != 0;
     const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || has_mark;
@@ -506,7 +504,7 @@ inline bool is_served_by(const record& r, const waiter& w, const origin& self) n
     return has_common_clock(r) && is_near(w, self);
 }
 
-// Returns true if `is_it` is true of a process that the waiter of that index depends on.
+// Returns true if is_it() returns true for a process that the waiter of that index depends on.
 template <class F> bool any_before(const record& r, std::size_t index, F is_it) {
     const auto is_from_it = [&](const entry& one) { return is_it(one.from); };
     return index == 0 ? std::any_of(r.holders.begin(), r.holders.end(), is_from_it)
@@ -516,10 +514,10 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 } // namespace detail
 
 /// Grants free permits to the waiters in order. Stops at the first waiter that asks for more than
-/// is free, that does not listen (terms::listens), or that is no process of this machine. A waiter
+/// is free, that does not listen (terms::listens), or that does not run on this machine. A waiter
 /// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
-/// of the terms is not that of the record, changes nothing.
-/// Called after a change that may have freed permits or a place; the caller stores both together.
+/// of the terms is not that of the record, changes nothing. Called after a change that may have
+/// freed permits or a place; the caller stores both changes together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
     if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
@@ -546,8 +544,9 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
 
 /// Returns the marks of presence of the processes that have to read the record after a change.
 /// These processes have waiters that listen (terms::listens) and that were granted their permits,
-/// lost their places, or now depend on another process. If pass_on() grants nothing, because the
-/// contenders have no common clock, they also have the first waiter whose permits are free.
+/// lost their places, or now depend on another process. If the contenders have no common clock,
+/// pass_on() grants nothing. Then the first waiter's process, too, has to read if its permits are
+/// free.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed
@@ -611,8 +610,8 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
 }
 
 /// Makes a record that replaces one that cannot be read. Its tokens begin with the larger of
-/// `min_fence` and terms::first_fence, but at most with largest_first_fence, so that at least 2^32
-/// tokens are left.
+/// `min_fence` and terms::first_fence, but at most with largest_first_fence: at least 2^32 tokens
+/// are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
     r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
@@ -620,15 +619,16 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record that is valid again because a later record, whose grants are not known, was
-/// lost:
+/// Changes a record that is valid again because the store has lost a later one, whose grants are
+/// not known:
 /// - If terms::first_fence is larger than the next token of the record, it becomes the next token.
-///   Otherwise the next token grows by fence_leap. A leap alone is not enough: if the record that
-///   replaces the lost one is lost, too, a second leap from this record leads to the same tokens.
+///   Otherwise the next token grows by fence_leap. The leap is the second choice: if the record
+///   that replaces the lost one is lost, too, a second leap from this record leads to the same
+///   tokens.
 /// - The counts of renewals of all holders continue from the new token. So no later renewal has the
 ///   count of a lost one, which an observer may have seen for a long time.
-/// - If the lost record was acknowledged, a holder that only that record shows may still work. So a
-///   holder of all permits enters, for the longest lease of this record and the terms.
+/// - If the lost record was acknowledged, a holder that only that record shows may still work. So
+///   the record gets a holder of all permits, for the longest lease of this record and the terms.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;

@@ -119,8 +119,7 @@ public:
     }
 
     // Reads an object. Calls fields() until the object ends. One call reads all fields that follow
-    // each other in the text in the order of the list. So one call suffices for a text that this
-    // version has written.
+    // each other in the text in the order of the list. So one call reads a text of this version.
     template <class T> void object(T& into) {
         field_reader one(*this);
         std::string others; // the fields that are not listed

@@ -37,9 +37,9 @@ inline constexpr std::size_t most_observations = 8;
 /// With a pid, the contender is bound to that process. With a mark of presence (slot_presence) and
 /// without a pid, it is bound to all processes that have the mark's file open.
 struct origin {
-    std::string host{};   ///< the machine's name, for people
-    std::string boot{};   ///< which clock and processes the times and the pid refer to: this_boot()
-    std::int64_t pid = 0; ///< the process; 0: not bound to one
+    std::string host{};     ///< the machine's name, for people
+    std::string boot{};     ///< this_boot(): the boot that the times and the pid belong to
+    std::int64_t pid = 0;   ///< the process; 0: not bound to one
     std::int64_t start = 0; ///< when the process started, in ticks since the boot: pids are reused
     std::int64_t space = 0; ///< the namespace of the pid
     std::int64_t mark = 0; ///< the mark of a slot_presence; 0: none. A multiple of 2^24 is no mark:
@@ -111,7 +111,7 @@ struct holder : entry {
     friend bool operator==(const holder&, const holder&) = default;
 };
 
-/// Tells whether the entry is a resting one: its holder released it before its minimum hold time.
+/// Tells whether the entry is a resting one: released before its minimum hold time has passed.
 inline bool is_resting(const holder& h) noexcept { return h.nonce.starts_with("rest-"); }
 
 /// A place in the queue.
@@ -137,7 +137,7 @@ struct admin_note {
 /// The record of a durable lock.
 struct record {
     std::int64_t permits = 1;              ///< the number of permits
-    bool resized = false;                  ///< resize() set it: contenders with another one follow
+    bool resized = false;                  ///< resize() set `permits`: contenders adopt it
     lock_clock clock = lock_clock::caller; ///< the clock of all times
     std::int64_t fence = 1;                ///< the next token; it only grows
     std::vector<holder> holders{};         ///< the grants
@@ -176,13 +176,13 @@ enum class acquire_status {
 /// The outcome of acquire().
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
-    /// The record changed: the outcome is valid once it is stored. `waiting` without terms::enqueue
-    /// is valid at once.
+    /// The record changed: the outcome is valid when the record is stored. But `waiting` without
+    /// terms::enqueue is valid at once.
     bool changed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began
-    /// the lease again.
+    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began it
+    /// again.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known

@@ -3,8 +3,7 @@
 #define BIDE_DURABLE_SLOT_HPP
 
 /// \file
-/// A slot is where a durable lock keeps its record: one value in a store, changed by
-/// compare-and-swap.
+/// A slot keeps the record of a durable lock: one value in a store, changed by compare-and-swap.
 ///
 /// Every slot guarantees:
 /// - load() returns the value and the version of one write, which no later crash undoes.
@@ -91,8 +90,8 @@ public:
     virtual ~slot_watch() = default;
 
     /// Returns a file descriptor that becomes readable at the first change after the watch was made
-    /// or last drained. It may become readable without a change, and may miss changes while the
-    /// store has trouble.
+    /// or last drained. It may be readable without a change, and miss changes while the store
+    /// fails.
     virtual int fd() const noexcept = 0;
 
     /// Makes the descriptor unreadable until the next change. Returns an error if the watch has
@@ -100,9 +99,8 @@ public:
     virtual std::error_code drain() noexcept = 0;
 };
 
-/// A mark of presence: while a process has it open, every process of this machine, in every
-/// container, sees that the owner runs. The system removes it when no process has it open. The
-/// destructor closes it in this process.
+/// A mark of presence shows every process of this machine, in every container, that its owner runs.
+/// The system removes it when no process has it open. The destructor closes it in this process.
 class slot_presence {
 public:
     slot_presence& operator=(slot_presence&&) = delete;
@@ -122,7 +120,7 @@ public:
 enum class presence {
     yes,    ///< a process has the mark open
     no,     ///< no process has the mark open
-    unknown ///< the file of the marks is another one, or cannot be asked
+    unknown ///< the file with the mark was replaced, or cannot be read
 };
 
 /// The function of a locked update: returns the new value, or nothing to keep the current one.
@@ -159,8 +157,7 @@ public:
     }
 
     /// Opens a mark of presence with a number that no other mark has.
-    /// Thread safety: any thread may call this function and is_present(), even during an operation
-    /// or inside an update.
+    /// Thread safety: any thread may call this function and is_present(), even during an operation.
     virtual result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return unexpected{not_offered()};
     }
@@ -176,8 +173,8 @@ public:
     /// Returns the name of the store. In each process, one thread renews the leases of all slots
     /// with the same name. If the name is empty, which is the default, the slot shares no thread.
     virtual std::string store() const { return {}; }
-    /// Returns another slot object for the same value, with a connection that only renewals use. A
-    /// call that hangs on this slot does not delay them. Not nullptr if store() is not empty.
+    /// Returns another slot object for the same value, with a connection that only renewals use. So
+    /// a call that hangs on this slot delays no renewal. Not nullptr if store() is not empty.
     virtual std::unique_ptr<slot> for_renewals() const { return nullptr; }
 
     /// Returns where the slot is, and the store's text about the last operation that failed. It is

@@ -17,7 +17,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
 public:
-    // With a mark of presence, the grant is bound to the mark and not to its lease.
+    // With a mark, the grant lasts while the mark is open, and does not end with its lease.
     grant(std::shared_ptr<lock_engine> engine, durable_ticket given, std::int64_t its_lane,
           std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
         : ticket(std::move(given)), lane(its_lane), engine_(std::move(engine)),
@@ -26,7 +26,7 @@ public:
 
     const durable_ticket ticket;
     const std::int64_t lane;
-    bool is_elsewhere = false; // its calls run on store threads, as a coroutine acquired it
+    bool is_elsewhere = false; // a coroutine acquired it: its calls run on store threads
 
     std::stop_token lost() const noexcept { return lost_.get_token(); }
     durable_loss loss() const noexcept {
@@ -90,8 +90,8 @@ public:
         return in_time;
     }
     // The second part, which calls the store. If `hands_over` is true and the grant is inheritable,
-    // first closes the mark of presence in this process. Returns true if a child has the mark open,
-    // which keeps the grant.
+    // first closes the mark of presence in this process. Returns true if a child has the mark open:
+    // then the grant continues.
     result<bool, std::error_code> give_back(bool in_time, bool hands_over) {
         if (!is_ours()) {
             return unexpected{make_error_code(durable_errc::lock_lost)};
@@ -136,7 +136,7 @@ public:
 private:
     // Returns true if the grant was not released, left or lost.
     bool is_active() const noexcept {
-        // Order: acquire [grant.retire]; if inactive, what was done before it was retired is seen.
+        // Order: acquire [grant.retire]; if inactive, what was done before retire() is seen.
         return active_.load(std::memory_order_acquire);
     }
     std::int64_t good_until() const noexcept {
@@ -151,7 +151,7 @@ private:
                    known, good_until_ms, std::memory_order_relaxed, std::memory_order_relaxed)) {
         }
     }
-    // Called by the lease monitor at the time of monitor_until(). A renewal may have moved the end.
+    // Called by the lease monitor at the time of monitor_until(). The lease may be longer now.
     void happened() noexcept override {
         if (!is_active()) {
             return;
@@ -185,7 +185,7 @@ private:
     }
     durable_observer& observer() const noexcept { return engine_->observer(); }
 
-    // Returns true to the first caller: it releases the grant, or finds it lost.
+    // Returns true to the first caller, which releases the grant, detaches it, or reports its loss.
     bool retire() noexcept {
         // Order: acq_rel [grant.retire]; a thread that renews sees what this thread did before.
         return active_.exchange(false, std::memory_order_acq_rel);
@@ -280,10 +280,10 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
 // caller waits for changed(), at most until again(), and calls step() again. acquire() without a
 // limit calls step() on the calling thread; any other acquisition calls it on a store thread.
 //
-// If the caller's time is up during a step, the caller returns before the step ends. The step
-// shares ownership of the acquisition, whose destructor passes the grant or the place in the queue
-// to withdraw(). A caller that is stopped between two steps makes one more step, which removes the
-// grant or the place.
+// If the caller's time is up during a step, the caller returns before the step ends. The step, too,
+// owns the acquisition. So the destructor runs after the step, and passes the grant or the place in
+// the queue to withdraw(). A caller that is stopped between two steps makes one more step, which
+// removes the grant or the place.
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -318,8 +318,8 @@ public:
         }
     }
 
-    // Returns how long the caller waits for the next step(): for the first one on a store of this
-    // machine, see durable_options::attempt_limit.
+    // Returns how long the caller waits for the next step(). On a store of this machine, that is
+    // longer for the first step: see durable_options::attempt_limit.
     // Requires: no step() is under way. This also applies to if_late().
     const call_limits& limits() const noexcept { return limits_; }
     // Returns the error for a caller whose time is up during the next step(): errc::timeout if the
@@ -330,7 +330,7 @@ public:
     // Makes one try, which calls the store. If `is_stopped` is true, gives up instead. Returns
     // false if the acquisition is over.
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
-    // std::system_error. In this case the destructor removes what is in the record.
+    // std::system_error. Then the destructor removes what is stored.
     bool step(bool is_stopped = false) {
         const bool goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look();
         if (!goes_on) {
@@ -352,7 +352,7 @@ public:
         held_->is_elsewhere = is_coroutine;
         return durable_guard(std::exchange(held_, nullptr));
     }
-    // Returns the error, and tells the observer. Uses nothing that a store call uses.
+    // Returns the error, and tells the observer. May be called while a step is under way.
     answer failed(std::error_code why) const {
         observer().gave_up(why, waited());
         return unexpected{why};
@@ -366,8 +366,8 @@ private:
     }
     acquire_wishes wishes() const {
         acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // If it reads the record four times in a lease, it finds its grant before the lease ends,
-        // even if no notification reaches it.
+        // A contender that reads the record four times in a lease finds a grant by pass_on() before
+        // the lease ends, even if no notification reaches it.
         wanted.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (const auto& [key, value] : request_.labels) {
@@ -382,7 +382,7 @@ private:
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
-    // Drops the grant, so that it is taken back.
+    // Gives up the grant. give_up() or the destructor then removes it from the record.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();
@@ -391,7 +391,7 @@ private:
         }
     }
     // Takes back the grant or the place in the queue, with one call to the store. If that fails or
-    // throws (no memory, the caller's clock), the destructor tries again.
+    // throws (std::bad_alloc, durable_options::now), the destructor tries again.
     bool give_up(std::error_code why) noexcept {
         drop_grant();
         error_ = why;
@@ -508,15 +508,15 @@ private:
             return false;
         }
         ticket_.fence = got.outcome.fence;
-        // No other object of this process keeps the mark open. So after the grant has closed it,
-        // the slot can tell whether a child has it open.
+        // Gives the mark away, so that only the grant keeps it open in this process. When the grant
+        // has closed it, the slot can tell whether a child has it open.
         held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                         std::exchange(mark_, nullptr));
         may_be_there_ = false;
         held_->begin();
         return true;
     }
-    // Plans the next try, for the case that no change is signalled.
+    // Sets the time of the next try, which comes earlier if a change is signalled.
     void plan(const lock_engine::acquired& got) {
         const std::int64_t position = got.outcome.position;
         const std::int64_t least = limited_us(options().poll_least);
@@ -540,7 +540,7 @@ private:
     call_limits limits_; // of the next step
     durable_ticket ticket_;
     const bool may_wait_;
-    const bool hears_all_; // notified of every change, even if it does not concern it
+    const bool hears_all_; // it wants to be notified of every change
     const acquire_wishes wanted_;
     const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
@@ -557,7 +557,7 @@ private:
     std::error_code error_;
 };
 
-// Acquires, with every step on a store thread. If `is_coroutine`, no thread waits for this task.
+// Acquires; each step runs on a store thread. If `is_coroutine` is true, so do the guard's calls.
 inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request request,
                                               bool is_coroutine = true) {
     const auto it = std::make_shared<acquisition>(std::move(of), std::move(request));

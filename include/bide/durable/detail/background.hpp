@@ -42,11 +42,11 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- the monitor
 //
-// The monitor notifies a client when boottime_ms() is the time that the client has asked for, and
-// on Linux also when the client's descriptor is readable. It has weak references to its clients. A
-// client that is removed during a notification may be notified once more. The monitor's thread
-// never ends. It sleeps until the earliest time that it knows. cancel() does not wake it: one
-// needless wake later costs less.
+// The monitor notifies a client when boottime_ms() reaches the time that the client has asked for.
+// On Linux, it also notifies a client whose descriptor is readable. It has weak references to its
+// clients. A client that is removed during a notification may be notified once more. The monitor's
+// thread never ends. It sleeps until the earliest time that a client has asked for. cancel() does
+// not wake the thread: to wake once without need is cheaper.
 
 // Returns the one T of this process. It is never destroyed.
 // Throws: std::system_error if there is no memory, what the constructor throws.
@@ -58,8 +58,7 @@ template <class T> T& of_process() {
     return *one;
 }
 
-// Returns a pseudo-random number from 0 to `most` (below 2^32). It keeps contenders from acting at
-// the same moment.
+// Returns a pseudo-random number from 0 to `most` (below 2^32). It spreads what contenders do.
 inline std::int64_t jitter(std::int64_t most) noexcept {
     const auto any = static_cast<std::uint64_t>(native_platform::now()) * 0x9e3779b97f4a7c15;
     return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
@@ -84,8 +83,8 @@ public:
     // Throws: std::system_error, std::bad_alloc.
     static lease_monitor& here() { return of_process<lease_monitor>(); }
 
-    // Notifies the client once, when boottime_ms() is `at_ms`. A client has one such time, the
-    // earliest that it has asked for since the last notification.
+    // Notifies the client once, when boottime_ms() is `at_ms`. A client has at most one such time:
+    // the earliest that it has asked for after the last notification.
     // Throws: std::system_error if the thread cannot be started, std::bad_alloc.
     void alarm(const std::shared_ptr<monitor_client>& client, std::int64_t at_ms) {
         const std::lock_guard held(lock_);
@@ -112,7 +111,7 @@ public:
         : timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)),
           files_(::epoll_create1(EPOLL_CLOEXEC)) {
         epoll_event of_timer{};
-        of_timer.events = EPOLLIN | EPOLLET; // never read: each setting is an edge
+        of_timer.events = EPOLLIN | EPOLLET; // the timer is never read: each setting is an edge
         of_timer.data.fd = timer_;
         if (timer_ < 0 || files_ < 0 ||
             ::epoll_ctl(files_, EPOLL_CTL_ADD, timer_, &of_timer) != 0) {
@@ -168,12 +167,11 @@ private:
             while (const auto client = me.take_due()) {
                 client->happened();
             }
-            me.sleep(); // alarm() has armed it for a time that was added meanwhile
+            me.sleep(); // if a time was added meanwhile, alarm() has set the wake time
         }
     }
 
-    // Takes out a client that is due. If there is none, makes the thread wake at the next time, and
-    // returns nullptr.
+    // Takes out a client that is due. Without one, sets the next wake time and returns nullptr.
     std::shared_ptr<monitor_client> take_due() noexcept {
         const std::lock_guard held(lock_);
         while (!times_.empty() && times_.begin()->first.first <= durable::boottime_ms()) {
@@ -193,8 +191,7 @@ private:
     std::int64_t armed_ms_ = never; // when the thread wakes
 
     // arm() makes the thread wake at `at_ms`; its caller holds lock_. sleep() sleeps until
-    // armed_ms_, or until a descriptor is readable, and notifies the clients of the readable
-    // descriptors.
+    // armed_ms_, or until a descriptor is readable, and notifies the clients of these.
 #if defined(__linux__)
     void arm(std::int64_t at_ms) noexcept {
         if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
@@ -236,7 +233,7 @@ private:
 #else
     void arm(std::int64_t at_ms) noexcept {
         if (at_ms < std::exchange(armed_ms_, at_ms)) {
-            wakeups_.release(); // it may sleep for longer
+            wakeups_.release(); // the thread may sleep for longer than that
         }
     }
     void sleep() noexcept {
@@ -296,8 +293,7 @@ private:
 
 class background_job;
 
-// The jobs that are due. One store thread at a time does them, in the order in which they became
-// due.
+// The jobs that are due. One store thread at a time does them, in the order of their times.
 struct job_queue {
     using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
 
@@ -311,8 +307,8 @@ struct job_queue {
     std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
 };
 
-// Work that store threads do repeatedly. When it is due, the lease monitor adds it to its queue. If
-// no thread can be started, the monitor tries again 10 ms later.
+// Work that store threads do repeatedly. When it is due, the lease monitor adds it to the job's
+// queue. If no thread can be started, the monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
@@ -321,8 +317,8 @@ public:
     // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that it
-    // returns. The job owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that work()
+    // has returned. The job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms) {
@@ -420,8 +416,8 @@ enum class call_kind {
     has_to_run      // it runs even if its caller left
 };
 
-// A call to a store, on a store thread, that its caller may leave before the call ends. It owns all
-// objects that it uses.
+// A call to a store on a store thread. The caller may leave before the call ends, so the call owns
+// all objects that it uses.
 class store_call {
 public:
     // Requires: body() does not throw.
@@ -463,8 +459,8 @@ private:
     event end_;
 };
 
-// Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
-// call. A cancellation of the caller's task is a stop.
+// Waits for the end of the call. Returns errc::timeout or errc::stopped if the limits end the wait
+// before. A cancellation of the caller's task counts as a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(store_call& call, call_limits limits) {
     auto ends = call.end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
@@ -473,7 +469,7 @@ inline task<std::error_code> wait_for_call(store_call& call, call_limits limits)
         co_return std::error_code();
     }
     const auto* const mine = task_context_of<native_platform>(co_await this_promise());
-    // A shield is for the running task, so it is used only if this task is the running one.
+    // A shield works on the running task, so it is used only if this task is the running one.
     std::optional<this_task::shield> shield;
     if (mine != nullptr && mine == running_task()) {
         shield.emplace();
@@ -559,7 +555,7 @@ public:
     }
 
     // Called by the lease monitor. A coroutine without an executor resumes on a service thread,
-    // because a call to a store would delay the monitor.
+    // because it may call a store, which would delay the monitor.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
@@ -573,8 +569,8 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-// A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays
-// readable once the process has ended.
+// A watch that owns its descriptor. drain() does nothing, as fits the descriptor of a process: when
+// the process has ended, it stays readable.
 class fd_watch : public slot_watch {
 public:
     explicit fd_watch(int of) noexcept : fd_(of) {}
@@ -592,9 +588,9 @@ private:
 
 // Wakes another process of the same machine and network namespace that waits for a durable lock:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
-// mark of presence of the waiting process (slot_presence in slot.hpp), or on a server the number in
-// its place (origin::mark). If another program has taken the name, the waiter watches every change
-// of the slot, as on a system without such sockets.
+// mark of presence of the waiting process (slot_presence in slot.hpp). On a server, which keeps no
+// marks, it is the number in origin::mark. If another program has taken the name, the waiter
+// watches every change of the slot, as on a system without such sockets.
 
 #if defined(__linux__)
 
@@ -609,7 +605,7 @@ public:
         return is_bound ? std::move(made) : nullptr;
     }
 
-    // Wakes the process that has the mark, if it waits. A full socket is readable already.
+    // Wakes the process that has the mark, if it waits. If its socket is full, it wakes already.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
@@ -673,10 +669,10 @@ struct native_watch_system {
 //   process descriptors     one for each process of this machine that a waiter depends on, mostly
 //                           a holder or a process ahead in the queue; readable when it has ended
 //
-// The watch, which wakes this process for every change, is open only if a waiter is not notified
-// through the other descriptors of every change that concerns it (is_told() in record.hpp). No
-// waiter misses such a change after its last read. The steps of a reader, which is a contender that
-// reads the record, and of the lease monitor:
+// The watch wakes this process for every change. So it is open only while the other descriptors do
+// not notify each waiter of every change that concerns it (is_told() in record.hpp). No waiter
+// misses such a change after its last read. A reader is a contender that reads the record. To arm a
+// descriptor means that the lease monitor signals once when it is readable. The steps:
 //
 //   reader:   drain    if a descriptor is readable: clears it, and signals unless
 //                      there was a signal since the descriptors were last armed
@@ -686,8 +682,8 @@ struct native_watch_system {
 //
 // All waiters share the descriptors. The monitor does not signal for one that a reader has cleared.
 // So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal since the descriptors were last armed, it woke all waiters, and none of them waits again
-// yet, because a waiter arms the descriptors before it waits.
+// signal after the descriptors were last armed, it woke all waiters. None of them waits again yet,
+// because a waiter arms the descriptors before it waits.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -699,7 +695,7 @@ struct native_watch_system {
 // changer finds the waiter's mark in the record, and the socket exists. If the change comes before
 // the entry, the waiter's read sees the change.
 //
-// Thread safety: only the contender of this process that has the turn (slot_part) uses the object.
+// Thread safety: only a thread that holds the update lock (slot_part::turn) uses the object.
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
@@ -708,8 +704,7 @@ public:
     ~basic_change_watch() { leave(); }
 
     // Opens the watch of the slot, and the wake socket for the mark of presence `mark` (0: none).
-    // The socket stays open as long as this object exists. Requires: the caller reads the record
-    // afterwards.
+    // The socket stays open as long as this object exists. Requires: a read of the record follows.
     void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             socket_ = listen(System::wake_socket(mark));
@@ -788,8 +783,8 @@ public:
         std::erase_if(processes_, [](const process& one) { return !one.is_followed; });
         if (is_told_ && watch_ != nullptr) {
             watch_.reset();
-            // This read may have seen a change that the watch has not yet reported to the
-            // other contenders.
+            // The closed watch cannot report a change that this read may have seen. So this signal
+            // tells the other contenders.
             if (others) {
                 signal_->signal();
             }
@@ -816,7 +811,7 @@ public:
 private:
     struct unmonitored {
         void operator()(slot_watch* of) const noexcept {
-            // If a child of fork() cannot make a monitor, nothing is to be removed from it.
+            // If a child of fork() cannot make a monitor, there is none that knows the descriptor.
             try_to([of] { System::monitor().remove(of->fd()); });
             delete of;
         }
@@ -853,8 +848,8 @@ private:
         return true;
     }
 
-    // Makes the end of the process `it` signal. Returns false if that is not possible. If `it` is
-    // this process, returns true without a descriptor.
+    // Opens a descriptor, so that the end of the process `it` is signalled. Returns false if that
+    // is not possible. If `it` is this process, returns true without a descriptor.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;

@@ -2,16 +2,17 @@
 #ifndef BIDE_DURABLE_DETAIL_LOCK_ENGINE_HPP
 #define BIDE_DURABLE_DETAIL_LOCK_ENGINE_HPP
 
-// The record of one lock, in its slot:
+// Reads and changes the record of one lock, which lies in a slot:
 //
-//   update_value       one update of a slot: load, change, compare-and-swap
-//   slot_part          the state of a process for a slot, with the turn: the right to update it
-//   process_part       the state of a process for a lock: its record, and its waiters
+//   update_value       updates the value of a slot once: load, change, compare-and-swap
+//   slot_part          what one process keeps for a slot, with the update lock: the mutex `turn`
+//   process_part       what one process keeps for a lock: the record as last seen, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
-// If it is unknown whether a change was stored, the record is read again and the rule applied
-// again. The entry with the nonce of the ticket shows the rule what was done already. A child of
-// fork() makes its own slot_part and process_part, and has a copy of its parent's slot object.
+// A thread updates the slot only while it holds the update lock. If it is unknown whether a change
+// was stored, the record is read again and the rule is applied again. The rule finds the entry with
+// the ticket's nonce, and so sees what was done already. A child of fork() makes a slot_part and a
+// process_part of its own, and continues to use the slot object that it inherited.
 
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/expiry.hpp>
@@ -37,7 +38,7 @@ inline auto blocking_section() noexcept {
 }
 
 // The state that each process keeps for one slot (durable/process.hpp). A contender updates the
-// value only while it has the turn, which means that it holds the mutex `turn`.
+// value only while it holds the update lock `turn`.
 struct slot_part {
     explicit slot_part(slot& its) : of(its) {}
 
@@ -56,24 +57,24 @@ struct slot_part {
     slot& of;
 
     mutex turn;          // serves its waiters in the order of arrival
-    mutex state;         // may be locked with the turn, or without it
+    mutex state;         // may be locked with `turn` held, or without it
     std::string trouble; // under state
 };
 
 // Updates the value of a slot: loads it, calls apply(), and stores what apply() returns by a
-// compare-and-swap. If another contender has changed the value meanwhile, tries again, from the
-// second try on under the store's own lock if the slot offers update_locked(). Stops trying at
+// compare-and-swap. If another contender has changed the value meanwhile, tries again. From the
+// second try on, uses the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
 //
-// begin() is called once, with the turn. For each try, apply(snapshot, looked_ms, maybe_done,
-// error) returns the new value, or nothing to keep the current one, or sets the error. `looked_ms`
-// is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try may have
-// been stored. Only the last call of apply() counts. written() is called after each try that was
-// stored, or that may have been.
+// begin() is called once, under the update lock. For each try, apply(snapshot, looked_ms,
+// maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
+// `looked_ms` is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try
+// may have been stored. Only the last call of apply() counts. written() is called after each try
+// that was stored, or that may have been.
 //
-// Returns: if nothing was changed, store_busy if other contenders of this process had the turn
-// until that time, or conflict_timeout if other contenders changed the value until that time;
-// indeterminate if one of the tries may have been stored; the error of apply() or of the slot.
+// Returns: store_busy if other threads of this process held the update lock until the time was up;
+// conflict_timeout if other contenders changed the value until then, and no try may have been
+// stored; indeterminate if a try may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
                              Begin begin, Apply apply, Written written) {
@@ -154,12 +155,13 @@ struct BIDE_SHARED renewal_queues {
     std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
 };
 
-// Returns the queue for the renewals of a lock on that store. A renewal that hangs delays the later
-// ones of its queue.
-// - Locks that share a store share a queue, and renew on the slot's for_renewals(), by one
-//   connection. A call that hangs on a lock's own slot does not delay them.
-// - Any other lock has its own queue, and renews on its own slot. If a call that has the turn
-//   (slot_part) hangs, the renewal waits for the turn, at most until the lease ends.
+// Returns the queue for the renewals of a lock. Locks with the same `store` share a queue. If
+// `store` is empty, the lock gets a queue of its own. A renewal that hangs delays the later ones of
+// its queue.
+// - Locks that share a queue renew on slot::for_renewals(), which has another connection. A call
+//   that hangs on a lock's own slot does not delay them.
+// - Any other lock renews on its own slot. If a thread hangs in a store call while it holds the
+//   update lock, the renewal waits for it, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
     auto made = std::make_shared<job_queue>(&store_threads::post<true>);
@@ -179,25 +181,26 @@ inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
 
 // ---- what a process has for a lock
 
-// The marks of presence of the tickets that are bound to this process and may outlive the lock
-// object whose mark shows that the process runs. This table keeps the mark open until a lock object
-// of this process has released the grant or found it lost.
+// A ticket that is bound to this process may outlive the lock object that opened its mark of
+// presence (slot_presence). This table keeps the mark open until a lock object of this process has
+// released the grant or found it lost.
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
     std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
 };
 
-// The state that each process keeps for the slot of a lock. `watch`, `last` and `seen` need the
-// turn.
+// The state that each process keeps for the slot of a lock. Only a thread that holds the update
+// lock uses `watch`, `last`, `last_text` and `seen`.
 struct process_part final : slot_part, durable::process_knowledge {
     process_part(slot& its, bool is_on_server)
         : slot_part(its),
           wake_number(is_on_server ? std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25
                                    : 0) {}
 
-    // Returns the origin of a contender, which may be bound to this process. The first bound
-    // contender takes a mark of presence, which stays open as long as this object.
+    // Returns the origin of a contender. If `bound` is true, the contender is bound to this
+    // process. The first such call opens a mark of presence, which stays open as long as this
+    // object.
     durable::origin origin(bool bound) {
         durable::origin from = here;
         if (!bound) {
@@ -229,23 +232,24 @@ struct process_part final : slot_part, durable::process_knowledge {
         return of.is_present(of_process);
     }
 
-    // Requires: the text is encode() of the record, and the record is decode() of the text.
+    // Keeps a record and its text. Requires: decode() of the text returns this record.
     void note(const durable::record& now, const std::string& text) {
         last_text.clear(); // in case that a copy throws
         last = now;
         last_text = text;
     }
 
-    // Closes the watch if no contender of this process waits. Requires: the caller has the turn.
+    // Closes the watch if no contender of this process waits. Called under the update lock.
     void close_if_idle() noexcept {
-        // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
+        // Order: relaxed; a waiter that is counted later has the update lock later, and opens it
+        // again.
         if (waiting.load(std::memory_order_relaxed) == 0) {
             watch.close();
         }
     }
 
-    // Closes the files of the parent's object in a child of fork(). A mark that stays open in the
-    // child would outlive the parent.
+    // Called in a child of fork(), on the object of the parent. Closes its files, because a mark
+    // that stays open in the child would outlive the parent.
     void leave() noexcept {
         if (const auto mine = mark()) {
             mine->leave();
@@ -262,7 +266,7 @@ struct process_part final : slot_part, durable::process_knowledge {
     const std::int64_t wake_number; // on a server: origin::mark, the name of the wake socket
 
     mutex marking;
-    std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark, then it stays
+    std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark; constant afterwards
     bool can_have_none = false;              // under `marking`
     native_platform::atomic<bool> has_mark{false};
 
@@ -351,8 +355,8 @@ public:
         std::int64_t good_until_ms = 0; // granted, held: the end of the lease, on boottime_ms()
         // If the contender waits:
         std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
-        bool is_watched = false;       // changes have signalled since before the read
-        bool can_be_watched = false;   // changes could signal; try again with intent::watch
+        bool is_watched = false;       // each change after the read is signalled
+        bool can_be_watched = false;   // not yet: a try with intent::watch may achieve that
     };
 
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
@@ -396,8 +400,8 @@ public:
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
                 if (what >= intent::wait) {
-                    // Order: relaxed, both; a waiter that is counted later calls follow() in a
-                    // later turn.
+                    // Order: relaxed, both; a waiter that is counted later has the update lock
+                    // later, and calls follow() again.
                     mine.watch.follow(view.record, view.here,
                                       mine.hearing_all.load(std::memory_order_relaxed) != 0,
                                       mine.waiting.load(std::memory_order_relaxed) > 1);
@@ -422,7 +426,7 @@ public:
 
     // Renews the lease. Returns the time until which the lease is valid on this machine. If `apart`
     // is true, the renewal uses slot::for_renewals() if there is one, and so does not wait for the
-    // turn of the lock's slot.
+    // update lock of the lock's slot.
     // Returns: lock_lost if the grant is lost.
     result<std::int64_t, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
@@ -493,8 +497,7 @@ public:
         return seen;
     }
 
-    // Makes an administrator's change: change(record, number, note). Returns false if the record is
-    // unchanged.
+    // Calls change(record, number, note) for an administrator. Returns false if it changed nothing.
     result<bool, std::error_code> administer(bool (*change)(durable::record&, std::int64_t,
                                                             durable::admin_note),
                                              std::int64_t number, durable::admin_note note) {
@@ -528,7 +531,7 @@ public:
             if (there) {
                 return false;
             }
-            error = there.error(); // a program of a later version may be able to read it
+            error = there.error(); // a record of a later format is not replaced
         }
         if (error && error != durable_errc::corrupt_record) {
             return unexpected{failed(error)};
@@ -564,7 +567,7 @@ public:
         }
     }
 
-    // Makes a ticket. If `holder_id` is empty, the ticket has the name of the options.
+    // Makes a ticket. If `holder_id` is empty, the name is that of the options, or of the process.
     durable_ticket ticket(std::string holder_id, std::int64_t weight, bool process_bound) {
         if (holder_id.empty()) {
             holder_id = options_.holder_id.empty() ? main_.own().name : options_.holder_id;
@@ -572,7 +575,7 @@ public:
         return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
     }
 
-    slot& on() const noexcept { return *main_.of; } // for what needs no turn
+    slot& on() const noexcept { return *main_.of; } // for calls without the update lock
     std::string explain() { return main_.own().explain(); }
 
     const durable_options& options() const noexcept { return options_; }
@@ -592,17 +595,17 @@ public:
                                                  : (terms_.lease_ms - margin_ms_) / 3;
     }
 
-    // What this process has for the lock. The signal wakes its contenders that wait.
+    // What this process keeps for the lock. The signal wakes all its waiters.
     change_signal& signal() { return *main_.own().signal; }
     const std::shared_ptr<job_queue>& withdrawals() { return main_.own().withdrawals; }
     const std::shared_ptr<job_queue>& renewals() { return main_.own().renewals; }
 
     // Count the waiters of this process. While there are waiters, a watch of the slot may be open.
-    // The last end_waiting() closes it, unless another call has the turn: then the next call that
-    // has the turn closes it. `hears_all`: the waiter wants to be notified of every change.
+    // The last end_waiting() closes it. If another thread holds the update lock then, the next
+    // update closes it. `hears_all`: the waiter wants to be notified of every change.
     void begin_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
-        // Order: relaxed, both; the turn orders them before the read that opens the watch.
+        // Order: relaxed, both; the update lock orders them before the read that opens the watch.
         mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         mine.waiting.fetch_add(1, std::memory_order_relaxed);
     }
@@ -632,7 +635,7 @@ private:
     // Closes the marks of a ticket that holds nothing and waits for nothing.
     static void forget_marks(const durable_ticket& t) noexcept {
         if (t.process_bound) {
-            try_to([&] { // without memory for the table, it has no marks
+            try_to([&] { // if there is no memory for the table, there are no marks
                 auto& all = of_process<bound_tickets>();
                 const std::lock_guard held(all.lock);
                 all.marks.erase(t.nonce);
@@ -646,7 +649,7 @@ private:
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule) {
         process_part& mine = by.own();
-        std::vector<std::int64_t> concerned; // by the change of this try: marks of processes
+        std::vector<std::int64_t> concerned; // marks of the processes to wake
         std::error_code refused;
         const auto begin = [&] {
             mine.close_if_idle();
@@ -695,7 +698,7 @@ private:
     // Reads the snapshot into a view of which only `here` and `looked_ms` are set.
     // Throws: what durable_options::now throws, std::bad_alloc.
     std::error_code read(record_view& view, const slot_snapshot& from, process_part& mine) {
-        std::int64_t sent_ms = view.looked_ms; // when a lease that is stored begins
+        std::int64_t sent_ms = view.looked_ms; // the beginning of a lease that is stored now
         const bool is_given = terms_.clock == lock_clock::caller && options_.now;
         switch (terms_.clock) {
         case lock_clock::caller:
@@ -718,7 +721,7 @@ private:
         }
         view.good_until_ms = sent_ms + terms_.lease_ms - margin_ms_;
         durable::terms first = terms_;
-        first.first_fence = view.first_fence = // a time that is given depends on no other clock
+        first.first_fence = view.first_fence = // with options_.now, no other clock counts
             is_given ? durable::floor_of(view.now_ms) : first_fence(from);
         view.exists = from.version != 0;
         if (view.exists) {
@@ -733,7 +736,7 @@ private:
         } else {
             view.record = durable::fresh_record(first);
         }
-        if (from.fell_back || from.lost_acknowledged) { // a record that was lost whole has no value
+        if (from.fell_back || from.lost_acknowledged) { // also if no value is left
             durable::make_up_for_lost(view.record, from.lost_acknowledged, first, view.now_ms,
                                       view.here);
             view.is_mended = true;

@@ -4,8 +4,8 @@
 
 // The locks are acquired in the order of their keys, so no two callers wait for each other. Each
 // lock is first tried without a wait. If that fails, the record of the lock is read before the
-// wait. If the record shows a grant of this same call, two locks of the list share the record, and
-// the wait would never end.
+// wait. If the record shows a grant of this same call, two locks of the list share the record. Then
+// the wait would never end, so the call fails with durable_errc::invalid_argument.
 
 #include <bide/durable/acquire_all.hpp>
 #include <bide/durable/detail/acquisition.hpp>

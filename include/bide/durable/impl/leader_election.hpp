@@ -10,8 +10,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The state of a candidate in one process. The lock is not held during calls to user code or the
-// store.
+// The state of a candidate in one process. User code and the store are called without the lock.
 struct candidate {
     // Requires: the lock is held.
     bool leads() const noexcept { return term != nullptr && term->is_held(); }
@@ -139,7 +138,7 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
     const std::unique_ptr<election, decltype(end)> at_the_end(it.get(), end);
     const std::stop_token cancelled = this_task::get_stop_token();
     while (!stop.stop_requested()) {
-        if (cancelled.stop_requested()) { // the campaign would succeed if it need not wait
+        if (cancelled.stop_requested()) { // else a campaign without a wait would succeed
             co_return unexpected{make_error_code(errc::stopped)};
         }
         const std::stop_source ends;

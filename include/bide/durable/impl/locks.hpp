@@ -113,10 +113,9 @@ BIDE_DURABLE_INLINE durable_ticket durable_semaphore::ticket(std::string holder_
     return engine_->ticket(std::move(holder_id), weight, false);
 }
 
-// If a ticket is bound to this process, its grant outlives the lock object. The open mark of
-// presence shows other contenders that this process still runs. So the mark stays open after the
-// lock object is destroyed, unless the store has answered that the ticket has neither a grant nor a
-// place in the queue.
+// The grant of a ticket that is bound to this process may outlive the lock object. So the mark of
+// presence, which shows that this process runs, stays open (bound_tickets), unless the store has
+// answered that the ticket has neither a grant nor a place in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_semaphore::try_acquire(durable_ticket& t) {
     const auto got = engine_->acquire(t, detail::intent::queue);

@@ -42,7 +42,6 @@ struct token_rate {
     }
     std::int64_t capacity() const noexcept { return burst * period_ns; }
 
-    // Returns the time until the debt has drained to the capacity of the bucket.
     std::int64_t wait_ns(std::int64_t debt) const noexcept {
         return (std::max<std::int64_t>(debt - capacity(), 0) + count - 1) / count;
     }
@@ -75,8 +74,8 @@ struct rate_record {
     bool begins_again = false;
 
     // Drains the debt until `now`. If `now` is earlier than the record's time by at most
-    // tolerance_ms, the clock is only behind another one, and nothing changes. If `now` is earlier
-    // than that, the clock was set back.
+    // tolerance_ms, nothing changes: this clock is only behind that of another limiter. If `now` is
+    // earlier than that, the clock was set back.
     void advance(const rate_time& now, std::int64_t tolerance_ms) {
         const bool is_other_boot =
             at.clock == lock_clock::boottime && (at.boot != now.boot || at.boot.empty());
@@ -115,8 +114,8 @@ struct rate_record {
         return true;
     }
 
-    // Changes the rate and the burst to those of `to`. Reserved tokens become available when they
-    // would have been before. Otherwise, the bucket keeps its tokens, up to the new burst.
+    // Changes the rate and the burst to those of `to`. Reserved tokens become available at the same
+    // time as before. If none is reserved, the bucket keeps its tokens, up to the new burst.
     void adopt(const token_rate& to) {
         const std::int64_t wait = rate.wait_ns(debt);
         const std::int64_t there = std::min(rate.available(debt), to.burst);
@@ -177,8 +176,8 @@ public:
         }
     }
 
-    // Carries out a rule, by update_value(). Each try calls rule(record) once. It returns true if
-    // the record has to be stored. Only the last call counts.
+    // Carries out a rule, by update_value(). Each try calls rule(record) once, which returns true
+    // if the record has to be stored. Only the last call counts.
     template <class Rule> result<void, std::error_code> update(deadline until, Rule rule) {
         const auto apply = [&](const slot_snapshot& from, std::int64_t, bool,
                                std::error_code& error) -> std::optional<std::string> {
@@ -213,7 +212,6 @@ private:
     part& own() {
         return own_.get([this] { return part(*slot_); });
     }
-    // Reads the record of a snapshot, and drains its debt until now.
     result<rate_record, std::error_code> read(const slot_snapshot& from) {
         const bool is_boottime = clock_ == lock_clock::boottime;
         rate_time now{clock_, 0, durable::unix_ms(), is_boottime ? own().boot : std::string()};
@@ -274,8 +272,8 @@ struct taken_tokens {
         }
     }
 
-    // Returns a function that gives the tokens back, unless others were taken later. It may outlive
-    // this object.
+    // Returns a function that gives the tokens back unless others were taken later. It may outlive
+    // this.
     std::function<result<void, std::error_code>()> giving_back() const {
         return [to = from, n = count, id = nonce] {
             return to->update(to->retry_end(), [&](rate_record& r) { return r.give_back(n, id); });

@@ -8,9 +8,10 @@
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
 /// revision counts every change of every key, and continues when a key is deleted. It goes back
-/// only if the cluster loses history: if a backup is restored, or if a member of a version before
-/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. The token of a
-/// grant is the next token of the lock's record, or the revision of the cluster if that is larger.
+/// only if the cluster loses history. That happens if a backup is restored. In versions before
+/// 3.4.32 or 3.5.13, it happens if a member is killed in a compaction whose last revision is a
+/// deletion. The token of a grant is the next token of the lock's record, or the revision of the
+/// cluster if that is larger.
 ///
 /// The slot deletes no key. If another program deletes the key of a lock, the next contender
 /// acquires the lock, even if it is held.
@@ -20,8 +21,8 @@
 /// revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete the keys
 /// of locks.
 ///
-/// Both operations go through the majority: load() returns committed values. etcd offers no clock,
-/// so contenders observe how long a record stays unchanged.
+/// Both operations ask the majority of the members, so load() returns committed values. etcd offers
+/// no clock, so contenders observe how long a record stays unchanged.
 
 #include <bide/durable/slot.hpp>
 
@@ -32,7 +33,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// Options of an etcd_slot.
 struct etcd_slot_options {
-    /// For https: the PEM file of the authorities that sign the server's certificate. Empty: the
+    /// For https: the PEM file of the authorities for the server's certificate. Empty: the
     /// system's.
     std::string ca_file{};
     /// The PEM file of the client's certificate. Empty: none.
@@ -40,8 +41,7 @@ struct etcd_slot_options {
     /// The PEM file of the client's key.
     std::string key_file{};
 
-    /// The longest time of one operation. libcurl before 7.87 does not interrupt the look-up of a
-    /// name.
+    /// The longest time of one operation. libcurl before 7.87 does not interrupt a name look-up.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.
@@ -59,8 +59,8 @@ struct etcd_slot_options {
 ///     closes the connection without an answer is not recognised: connection_reset.)
 ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
 ///
-/// An exchange is `indeterminate` if the request was sent and not answered, or if etcd answers with
-/// an error (no leader, timed out) after which the value may still be stored.
+/// An exchange is `indeterminate` if the request was sent and not answered. It is so, too, if etcd
+/// answers with an error after which the value may still be stored (no leader, timed out).
 ///
 /// An operation tries one endpoint after the other until one answers. A child of fork() connects
 /// again and leaks one handle of libcurl. The first operation initialises libcurl. If the program

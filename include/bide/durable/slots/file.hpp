@@ -62,17 +62,16 @@ struct file_slot_options {
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
 ///
-/// A change waits for the lock, at most for `retry_time`, and then for one sync. So does a load()
-/// that is the first of an object, or that comes after a crash or a damage; any other one waits for
-/// no writer. All operations throw std::bad_alloc. If the update of update_locked() throws, so does
+/// A change waits for the lock, at most for `retry_time`, and then for one sync. So does the first
+/// load() of an object, and a load() after a crash or a damage. Any other load() waits for no
+/// writer. All operations throw std::bad_alloc. If the update of update_locked() throws, so does
 /// update_locked(), and changes nothing. replace_damaged() exchanges the damaged file for a new one
-/// in one step, and keeps it as `.damaged`; it fails where the system or the filesystem cannot do
-/// that.
+/// in one step, and keeps it as `.damaged`. It fails where the system cannot do that.
 ///
-/// On Linux, watch() makes a watch that reports each change by any process after it is durable, the
-/// end of a mark of presence, and the end of a slot object that used the file. If another program
-/// removes or renames the lock file, and in a child of fork(), drain() returns ESTALE: make a new
-/// watch then. Each watch uses an inotify instance. The process keeps one unused instance.
+/// On Linux, watch() makes a watch. It reports each change by any process when the change is
+/// durable, the end of a mark of presence, and the end of a slot object that used the file. If
+/// another program removes or renames the lock file, and in a child of fork(), drain() returns
+/// ESTALE: make a new watch then. Each watch uses an inotify instance; the process keeps one more.
 ///
 /// be_present() takes a mark in the lock file, if the system has locks of open files (Linux has
 /// them). is_present() never waits for the lock.

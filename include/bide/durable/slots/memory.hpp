@@ -88,7 +88,7 @@ private:
 /// Throws: std::bad_alloc; then the operation has no effect.
 class memory_slot : public slot {
 public:
-    /// What the slot promises. All that rely on the value end with the process, as the value does.
+    /// What the slot promises. The value and all its contenders end with the process.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
     /// The largest value in bytes. A longer value fails with durable_errc::too_large.

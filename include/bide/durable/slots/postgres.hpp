@@ -13,10 +13,10 @@
 /// of them are destroyed.
 ///
 /// A load is one SELECT, and a compare-and-swap one UPDATE ... WHERE version = .... Each is a
-/// transaction of its own, without session state or prepared statements, so it works behind a
+/// transaction of its own, without session state or prepared statements. So the slot works behind a
 /// pooler that pools transactions. The first version of a row is the server's time in microseconds,
-/// and each change adds one. Therefore a row that is deleted and created again gets other versions,
-/// unless the server's clock was set back meanwhile.
+/// and each change adds one. So a row that is deleted and created again gets other versions, unless
+/// the server's clock was set back.
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
 /// for every setting of `synchronous_commit`. A lock may have two holders on a server with fsync =
@@ -115,8 +115,8 @@ BIDE_SHARED inline const std::error_category& postgres_category() noexcept {
     return category.object;
 }
 
-/// Returns the error code of a SQLSTATE such as "42P01", which has five digits and capital letters.
-/// Returns 0 for any other text.
+/// Returns the error code of a SQLSTATE such as "42P01": five characters, each a digit or a capital
+/// letter. Returns 0 for any other text.
 inline std::error_code postgres_error(std::string_view state) noexcept {
     const bool is_one =
         state.size() == 5 && state.find_first_not_of(detail::sqlstate_digits) == state.npos;

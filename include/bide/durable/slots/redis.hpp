@@ -13,14 +13,14 @@
 ///   - With `appendfsync everysec`, the default, a crash of the machine loses up to one second.
 ///   - With `maxmemory` and an eviction policy, the server may delete the key.
 /// These settings lose the least: `appendonly yes`, `appendfsync always`, `maxmemory-policy
-/// noeviction`, and `min-replicas-to-write 1` if there are replicas. Let the resource check fencing
+/// noeviction`, and `min-replicas-to-write 1` if there are replicas. The resource should check
 /// tokens.
 ///
 /// A version is the server's time in microseconds when the value was stored, or the previous
-/// version plus one if that is greater. Therefore no version occurs twice, even if a key is deleted
-/// and created again or a replica missed writes, unless a server's clock is set back to a time
-/// before the lost version. If a key is deleted while a lock is held (FLUSHALL), the next contender
-/// acquires the lock at once. Its token is larger than all earlier ones.
+/// version plus one if that is greater. So no version occurs twice, even if a key is deleted and
+/// created again, or if a replica missed writes. But the server's clock must not be set back to a
+/// time before the lost version. If a key is deleted while a lock is held (FLUSHALL), the next
+/// contender acquires the lock at once. Its token is larger than all earlier ones.
 ///
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
@@ -50,8 +50,7 @@ struct redis_slot_options {
     std::string key_file{};
 
     /// The longest time of one operation, without the time to look up the host's name. If the name
-    /// has IPv4 addresses, hiredis tries only the first of them; otherwise only the first IPv6
-    /// address.
+    /// has IPv4 addresses, hiredis tries only the first; otherwise only the first IPv6 address.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes.

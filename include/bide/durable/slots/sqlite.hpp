@@ -15,10 +15,9 @@
 /// row, and the marks of presence. Delete it only while no lock is held.
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
-/// forks during an operation of a slot (inside an update, or while another thread is in an
-/// operation or destroys a slot), the child's operations fail with operation_not_permitted. In WAL
-/// mode, the fork requires that the program has no other connection to the same file open, because
-/// the child would inherit SQLite's notes of the parent's locks.
+/// forks while a thread is in an operation of a slot or destroys a slot, the child's operations
+/// fail with operation_not_permitted. In WAL mode, the program must have no other connection to the
+/// same file open at the fork. Otherwise the child inherits SQLite's notes of the parent's locks.
 
 #include <bide/durable/slot.hpp>
 
@@ -44,8 +43,8 @@ const std::error_category& sqlite_category() noexcept;
 enum class sqlite_journal {
     /// An empty database gets WAL mode if SQLite has shared memory and is of a version in which WAL
     /// is safe: 3.51.3 or later, 3.50.7 or a later 3.50.x, 3.44.6 or a later 3.44.x. A database in
-    /// WAL mode stays in that mode; with another version, operations fail with
-    /// operation_not_supported. Otherwise, the slot's connection uses `persist`.
+    /// WAL mode stays in that mode; if WAL is not safe, operations fail with
+    /// operation_not_supported. In all other cases, the slot uses `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.

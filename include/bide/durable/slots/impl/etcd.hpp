@@ -82,8 +82,8 @@ inline std::string etcd_range(std::string_view key) {
     return R"({"key":")" + to_base64(key) + R"("})";
 }
 
-// Returns a transaction that stores the value if the key was last changed in this revision (0: the
-// key is missing), and that reads the key if not.
+// Returns a transaction: if the key was last changed in this revision (0: the key is missing), it
+// stores the value; otherwise it reads the key.
 inline std::string etcd_exchange(std::string_view key, std::uint64_t revision,
                                  std::string_view value) {
     constexpr std::uint64_t last =
@@ -154,8 +154,7 @@ inline std::uint64_t etcd_revision_of(const etcd_answer& a) {
     return etcd_revision(read_etcd_answer(a.header).revision);
 }
 
-// Returns the value in the answer to a range request. Returns nothing if the answer is not one of
-// etcd.
+// Returns the value in the answer to a range request; nothing if the answer is not one of etcd.
 inline std::optional<slot_snapshot> etcd_snapshot(const etcd_answer& a) {
     slot_snapshot seen;
     seen.counter = static_cast<std::int64_t>(etcd_revision_of(a));
@@ -277,7 +276,6 @@ private:
 
     // Makes the handle. Returns false if there is no memory.
     bool make() {
-        // Initialises libcurl once in a program.
         static const bool is_ready = ::curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
         handle_.reset(is_ready ? ::curl_easy_init() : nullptr);
         const auto name = [this](CURLoption option, const std::string& file) {
@@ -299,10 +297,9 @@ private:
                name(CURLOPT_SSLKEY, to_.tls.key_file);
     }
 
-    // Sends a request to the present endpoint. `left` endpoints share the remaining time equally,
-    // so that an endpoint that does not answer leaves time for the others. A request that may not
-    // be repeated may use all of the remaining time once the connection is made.
-    // The path is that behind the gateway's.
+    // Sends a request to the present endpoint, at /v3 and `path`. `left` endpoints share the
+    // remaining time equally, so that an endpoint that does not answer leaves time for the others.
+    // Once connected, a request that may not be repeated may use all of the time.
     etcd_result post(const char* path, std::string_view body, bool may_repeat, std::size_t left) {
         const long rest = std::max(ms_until(end_), 1L); // 0 means no limit
         const long share = std::max(rest / static_cast<long>(left), 1L);
@@ -379,8 +376,7 @@ private:
         return {{}, error, may_have_stored, described(message)};
     }
 
-    // Logs in, and sets the token. The result's may_have_stored is set as for any other request,
-    // although a login stores nothing.
+    // Logs in, and sets the token. Ignore the result's may_have_stored: a login stores nothing.
     etcd_result log_in(std::size_t left) {
         const std::string body = durable::detail::write_text(etcd_login{to_.user, to_.password});
         etcd_result got = post("/auth/authenticate", body, true, left);

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 
-// The definitions of slots/file.hpp. The file has two pages of the same size, a multiple of 4096.
-// So a reader finds both even if their bytes are damaged. Each page has
+// The definitions of slots/file.hpp. The file has two pages of the same size, a multiple of 4096. A
+// reader finds both by the size of the file, even if their bytes are damaged. Each page has
 //
 //   bytes  0.. 7   "bideslot"
 //         8..11   the format: 1
@@ -15,8 +15,8 @@
 //
 // A page is good if its header is valid and its checksum matches. Of two good pages, the one with
 // the higher version is the current page. A change overwrites the other page, and syncs. So a crash
-// at any point leaves the current page intact. If a page is too small for the value, or if there is
-// no file, the writer makes a new file, syncs it, renames it, and syncs the directory.
+// at any point leaves the current page intact. If there is no file, or its pages are too small, the
+// writer makes a new file, syncs it, renames it, and syncs the directory.
 //
 // A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then the
 // writer stores the version in the lock file, which has only these eight bytes: the synced version.
@@ -25,17 +25,17 @@
 // crash could take back.
 //
 // The lock file is not synced, and a writer may be killed before it stores the synced version. If
-// the current page has another version than the synced one, the next process that holds the lock
-// syncs the file before it returns or writes a value. Without that sync, a loss of power could
-// leave both pages half written.
+// the current page does not have the synced version, the next process with the lock syncs the file
+// before it returns or writes a value. Otherwise, a loss of power could leave both pages half
+// written.
 //
-// If one page is bad and one is good, the good page may have the value before the last one:
-// fell_back. A crash during a change that was not acknowledged leaves this state. If the synced
-// version is later than every version that can be read, an acknowledged value is lost: a page was
-// damaged on the disk, or the file is an older copy. If a page is bad and there is no synced
-// version, the slot reports that loss, too. If both pages are bad, or no slot writes files of this
-// size, operations fail with durable_errc::corrupt_record until a repair. The slot is empty only if
-// the file does not exist.
+// If one page is bad and one is good, the good page may have the value before the last one
+// (slot_snapshot::fell_back). A crash during a change that was not acknowledged leaves this state.
+// If the synced version is later than every version that can be read, an acknowledged value is
+// lost: a page was damaged on the disk, or the file is an older copy. If a page is bad and there is
+// no synced version, the slot reports that loss, too. If both pages are bad, or the file has a size
+// that no slot writes, operations fail with durable_errc::corrupt_record until a repair. The slot
+// is empty only if the file does not exist.
 
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
@@ -73,7 +73,6 @@ struct file_page {
     }
 };
 
-// Returns the checksum of a page: of its header and of the value behind it.
 inline std::uint32_t page_sum(const char* bytes, std::uint32_t length) noexcept {
     return crc32c({bytes + file_page::header_size, length}, crc32c({bytes, 28}));
 }
@@ -122,7 +121,6 @@ public:
         return page().is_good && page().version == version;
     }
 
-    // Forgets what was read.
     void clear() noexcept {
         page_size = index_ = 0;
         headers = {};
@@ -184,11 +182,12 @@ private:
 
 // ---- the watch, by inotify(7) on the lock file
 //
-// The watch reports that a writer has stored the synced version, and that an open file description
-// that may write the lock file was closed. The end of a mark of presence closes one; a process in
-// another PID namespace sees that end only so. The system reports the close just before it drops
-// the lock: a waiter that reads at that moment still sees the presence, and reads again at its next
-// poll. The end of a slot object closes one, too; then a waiter reads the record without need.
+// The watch reports that a writer has stored the synced version. It also reports that an open file
+// description that may write the lock file was closed. A slot object closes one at its end; then a
+// waiter reads the record without need. The end of a mark of presence closes one, too; a process in
+// another PID namespace cannot notice that end otherwise. The system reports the close just before
+// it drops the lock of the mark. A waiter that reads at that moment still sees the mark, and reads
+// again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
 // still use a watch of the instance. So the process keeps one unused instance.
@@ -222,8 +221,8 @@ public:
     bool is_made() const noexcept { return watch_ >= 0; }
     int fd() const noexcept override { return events_; }
 
-    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file,
-    // and in a child of fork(), which would take events from the parent.
+    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file.
+    // Also returns ESTALE in a child of fork(), which would take events from the parent.
     std::error_code drain() noexcept override {
         if (::getpid() != owner_) {
             return system_error_code(ESTALE);
@@ -252,8 +251,8 @@ private:
 
     // Keeps the instance `fd` for the next watch; -1: none. Returns the one that was kept, or -1.
     // The word has the pid in its upper half: a child of fork() neither uses nor closes the
-    // instance of its parent, because it may have opened another file with that number. A mutex
-    // could stay locked in a child.
+    // instance of its parent, because it may have opened another file with that number. This is no
+    // mutex, because a mutex could stay locked in a child.
     static int exchange(int fd) noexcept {
         static native_platform::atomic<std::uint64_t> unused{0};
         const auto process = static_cast<std::uint64_t>(::getpid());
@@ -303,7 +302,7 @@ public:
         return presence_file::is_present(lock_path_, mark);
     }
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
-        // The open file that has the lock finds no conflict.
+        // F_OFD_GETLK does not report the lock of the open file that asks.
         return presence_file::ask(descriptor, mark) == presence::no &&
                is_present(mark) == presence::yes;
     }
@@ -350,7 +349,7 @@ private:
         return false;
     }
     cas_result stored(slot_version version) {
-        // Readers without the lock would take an earlier synced version for the last one.
+        // Readers without the lock would still return the value of the earlier synced version.
         if (!set_synced_version(version) && synced_version() != 0) {
             fail(lock_path_);
             return failed(true);
@@ -422,10 +421,10 @@ private:
     // that many waiters leave the processors to the holder. They are random, so that waiters do not
     // poll at the same moments.
     //
-    // Polling waiters do not see that a process releases the lock and takes it again at once. So
-    // one that has waited long takes a second lock, the claim, and polls often. A process that
-    // arrives and sees the claim pauses once, and not until the end of the claim: the claimant may
-    // be suspended.
+    // Polling waiters do not see that a process releases the lock and takes it again at once. So a
+    // waiter that has waited long takes a second lock, the claim, and polls often. A process that
+    // arrives and sees the claim pauses once. It does not wait for the end of the claim, because
+    // the claimant may be suspended.
     bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
@@ -486,8 +485,8 @@ private:
             return false;
         }
         const slot_version mark = synced_version();
-        // If a page is later than the synced version, its writer has not ended, or has locked a new
-        // lock file, because another program removed this one.
+        // If a page is later than the synced version, its writer has not ended. Or another program
+        // removed this lock file, and the writer locked a new one: the path tells that.
         struct stat now;
         const bool is_current = version() == mark || (io_.look_at(lock_path_.c_str(), now) == 0 &&
                                                       is_same_file(now, lock_.facts));
@@ -546,7 +545,7 @@ private:
         return true;
     }
 
-    // Finds out whether an acknowledged value was lost.
+    // Finds out whether an acknowledged value was lost. `mark`: the synced version, or 0.
     void find_loss(slot_version mark) noexcept {
         const bool has_mark = mark != 0 && mark < most_believed;
         is_lost_ = data_ && (has_mark ? mark > version() : pages_.fell_back());
@@ -583,14 +582,14 @@ private:
         return sync_data() ? stored(next) : failed(true);
     }
 
-    // Replaces a file that is damaged. A file of a later format is not.
+    // Replaces a file that is damaged. A file of a later format is not replaced.
     cas_result mend(std::string_view value) {
         return fits(value) ? replace(value, next_version(true), true) : failed();
     }
 
     // Returns a version that was never used: later than the current one, than each that this slot
-    // has seen, and than the clock. If a value is lost, its version is unknown: skips 2^20
-    // versions, also behind those that the pages and the lock file claim.
+    // has seen, and than the clock. If a value is lost, its version is unknown. Then leaves out
+    // 2^20 versions after the latest one that a page or the lock file claims.
     slot_version next_version(bool is_lost) noexcept {
         constexpr slot_version jump = slot_version{1} << 20;
         slot_version next = std::max<slot_version>(seen_ + 1, io_.clock_ns());
@@ -682,7 +681,6 @@ private:
         drop_cache();
         return false;
     }
-    // Needs permission to read the directory.
     file_descriptor<Io> open_directory() {
         constexpr int how = O_RDONLY | O_DIRECTORY;
         return file_descriptor<Io>(io_, io_.open_file((directory_ + '.').c_str(), how));

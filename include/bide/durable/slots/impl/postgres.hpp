@@ -3,8 +3,7 @@
 #define BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 
 // libpq reads the connection string and connects. Every call ends at a deadline. The deadline does
-// not bound what libpq does synchronously: looking up the name of a host or a service, Kerberos and
-// LDAP.
+// not bound what libpq does synchronously: look-ups of hosts and services, Kerberos and LDAP.
 //
 // The outcome of a statement is known when the server is ready for the next one. Before that, the
 // rows may have come, but the commit may still fail. If the server reports severity ERROR, nothing
@@ -40,9 +39,9 @@ struct postgres_target {
     friend auto operator<=>(const postgres_target&, const postgres_target&) = default;
 };
 
-// Reads a connection string by libpq. No text here quotes a part that may be a password: if a
-// password has a character that is not encoded, a part of it is taken for a host, a port or a
-// database.
+// Reads a connection string by libpq. If a password has a character that is not encoded, libpq may
+// take a part of it for a host, a port or a database. So `why` quotes no part of the string, and
+// `where` is set only if the host, the port and the database look valid.
 inline postgres_target postgres_target_of(const std::string& conninfo) {
     postgres_target target{.conninfo = conninfo};
     const bool is_uri =
@@ -171,8 +170,8 @@ inline std::string postgres_table_of(const std::string& text) {
 //
 // Two tables would be two locks. Therefore a table is always named with its schema, and does not
 // depend on the role, its rights or its search_path. All slots of a process use the table that the
-// first slot found. Each statement compares its oid, and so refuses a table that was dropped and
-// created again.
+// first slot found. Each statement compares its oid, and so refuses a table that replaced the first
+// one.
 //
 // A pooler may run each transaction in another session. Therefore no statement sets anything for a
 // session. A statement sets what it needs for its own transaction, by functions that it calls:
@@ -214,8 +213,7 @@ public:
     bool is_open() const noexcept { return pq_ != nullptr; }
     int fd() const noexcept { return ::PQsocket(pq_); }
 
-    // If the server has ended the connection, the socket is readable: a message or the end has
-    // come.
+    // If the server has ended the connection, the socket is readable: it has a message or the end.
     bool is_usable() const noexcept {
         return pq_ != nullptr && ::PQstatus(pq_) == CONNECTION_OK &&
                ::PQtransactionStatus(pq_) == PQTRANS_IDLE &&
@@ -339,7 +337,7 @@ private:
 
     static std::error_code was_lost() noexcept { return postgres_error("08006"); }
 
-    // Runs a statement. `values` are its parameters: texts, or bytes.
+    // Runs a statement. `values`: its parameters.
     postgres_answer run(const std::string& sql,
                         std::initializer_list<std::string_view> values = {}) {
         const char* starts[2] = {};
@@ -400,8 +398,8 @@ private:
                " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
     }
 
-    // Returns the oid of the table that the first slot of this process found. If there is none yet,
-    // that is `found`.
+    // Returns the oid of the table that the first slot of this process found. If no slot has found
+    // a table before, keeps and returns `found`.
     static std::int64_t first_oid(const server_terms& of, known& all, std::int64_t found) {
         const std::lock_guard held(all.lock);
         std::int64_t& first = all.tables[of.table];
@@ -409,7 +407,6 @@ private:
         return first;
     }
 
-    // Adds to an error what the slot knows about it.
     slot_answer refused(const server_terms& of, postgres_answer answer) {
         const std::string& table = of.table;
         const auto is = [&](auto... states) {
@@ -463,7 +460,6 @@ private:
         return {};
     }
 
-    // Adds a result of the statement to the answer.
     static void note(PGresult* result, postgres_answer& to) {
         postgres_rows next;
         next.of.reset(result);
@@ -476,8 +472,7 @@ private:
                 ::PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
             to.error = state == nullptr ? was_lost() : postgres_error(state);
             to.error_text = one_line(::PQresultErrorMessage(result), 1'000);
-            // If a pooler loses its server, it reports an ERROR of class 08; the statement may have
-            // taken effect.
+            // A pooler that loses its server reports an ERROR of class 08; the change may be made.
             to.may_have_stored = severity == nullptr || std::string_view(severity) != "ERROR" ||
                                  sqlstate(to.error).starts_with("08");
         }

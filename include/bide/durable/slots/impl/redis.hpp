@@ -69,8 +69,7 @@ public:
     tls_step read(char* to, std::size_t room) {
         return step([&](std::size_t& n) { return ::SSL_read_ex(ssl_.get(), to, room, &n); });
     }
-    // Returns true if there is nothing to read. Handles session tickets, which the server sends
-    // unasked.
+    // Returns true if there is nothing to read, except session tickets, which this call handles.
     bool is_quiet() {
         char one;
         const tls_step looked =
@@ -105,14 +104,12 @@ private:
         }
     }
 
-    // Sets the error about a file.
     void refuse(const char* what, const std::string& file) {
         const int number = ::access(file.c_str(), R_OK) == 0 ? EINVAL : errno;
         error = {number, std::generic_category()};
         error_text = what + file + ": " + (number != EINVAL ? error.message() : reason());
     }
 
-    // Returns OpenSSL's text of its last error.
     static const char* reason() noexcept {
         const char* const text = ::ERR_reason_error_string(::ERR_peek_error());
         return text != nullptr ? text : "unknown error";
@@ -183,7 +180,6 @@ private:
 
 #else
 
-// Without OpenSSL there is no session.
 class redis_tls {
 public:
     std::error_code error = std::make_error_code(std::errc::function_not_supported);
@@ -267,9 +263,9 @@ inline bool is_certain_redis_error(std::string_view text) {
 // the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
 // script cannot fail.
 //
-// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST does
-// not precede HSET, because a server that lacks memory refuses HSET only if the script has written
-// nothing before.
+// PERSIST makes a replica refuse the load, because the value of a replica may be old. A store does
+// not call PERSIST before HSET: if the script has written anything before, a server that lacks
+// memory no longer refuses HSET.
 inline constexpr std::string_view redis_script =
     "local t = redis.call('TIME')\n"
     "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"
@@ -335,7 +331,6 @@ class redis_connection final : public server_client<redis_target> {
 public:
     using server_client::server_client;
 
-    // Connects, logs in and selects the database.
     std::error_code connect() {
         drop();
         message_.clear();
@@ -373,7 +368,6 @@ public:
     }
 
 private:
-    // Runs the script with a key and arguments.
     slot_answer run(std::initializer_list<std::string_view> words) {
         std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1"};
         command.insert(command.end(), words);
@@ -387,7 +381,6 @@ private:
                          : read_redis_record(*got.of, words.size() == 1);
     }
 
-    // Runs a command.
     redis_answer ask(const std::vector<std::string_view>& command) {
         const std::error_code unsent = send(command);
         if (unsent) { // the server may have sent the reason before it closed the connection
@@ -579,8 +572,7 @@ private:
 
 // ---- Slots
 
-// Reads a URL into the target. The password is for a URL without one. Returns what is wrong with
-// the URL, or nullptr.
+// Reads a URL into the target; `password` is for a URL without one. Returns the error, or nullptr.
 inline const char* read_redis_url(std::string_view text, std::string password,
                                   redis_target& target) {
     auto url = read_server_url(text);

@@ -77,7 +77,7 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // ---- paths
 
 // SQLite finds the journal, the log and the shared memory of a database by the path. If processes
-// reach one file by two paths (two directories or two names), each path has its own log, and each
+// reach one file by two paths (two directories or two names), each path has its own log. Then each
 // process reads and writes a different database, without an error.
 //
 // No function below opens the database: if this process closed a descriptor of the database, it
@@ -107,14 +107,14 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 // and a checksum of its value. A slot writes the entry after the commit, and reads it before it
 // reads the row. The file is not synced; if an entry is lost or late, fewer losses are detected.
 //
-// If the row is older than its entry, acknowledged values are lost: SQLite found a wrong checksum
-// in a log and dropped the rest of the log, which it does without an error; or another file
-// replaced the database; or, if there is no row, it was deleted or the database was truncated. If a
-// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
-// no checksums.
+// If the row is older than its entry, acknowledged values are lost. Either SQLite found a wrong
+// checksum in a log and dropped the rest of the log, which it does without an error; or another
+// file replaced the database; or, if there is no row, the row was deleted or the database
+// truncated. If a row has the version of its entry and another checksum, the disk damaged it.
+// SQLite does not notice that, because its pages have no checksums.
 //
-// The file is a table of 1,024 buckets, found by a hash, of four entries each. Far behind the table
-// are the bytes that presences lock. An entry has, little-endian:
+// The file is a table of 1,024 buckets of four entries each; a hash selects the bucket. Far behind
+// the table are the bytes that marks of presence lock. An entry has, little-endian:
 //
 //   bytes  0..7   the hash of table and key
 //          8..15  the version
@@ -141,8 +141,8 @@ public:
 
     explicit sqlite_version_file(std::string_view key) : hash_(hash_of(key)) {}
 
-    // Returns the path of the file. The path of the database is resolved as SQLite does it, which
-    // makes its files beside the one that symbolic links lead to.
+    // Returns the path of the file. Follows symbolic links to the database, as SQLite does for its
+    // own files.
     // Throws: std::bad_alloc.
     static std::string path_of(const std::string& database) {
         char* const real = ::realpath(database.c_str(), nullptr);
@@ -309,7 +309,7 @@ public:
         });
     }
 
-    // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
+    // The marks use neither SQLite nor data of an operation. So any thread may call both functions.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
         sqlite_version_file("").open(path_); // makes it with the database's owner and mode
         constexpr unsigned mode = 0644;      // the mode that SQLite gives to a database
@@ -413,8 +413,8 @@ private:
         return true;
     }
 
-    // Closes the connection. Counts as an operation (see sqlite_process). Does not hold the mutex
-    // meanwhile: a slow disk of one database does not delay the slots of other databases.
+    // Closes the connection, which counts as an operation (see sqlite_process). The mutex is not
+    // held meanwhile, so that a slow disk does not delay the slots of other databases.
     void close() {
         sqlite3* const ended = std::exchange(db_, nullptr);
         if (ended == nullptr) {
@@ -506,16 +506,15 @@ private:
 
     // ---- statements
 
-    // Prepares a statement with the key as its first parameter. The connection keeps the statement
-    // until it is closed.
+    // Prepares a statement with the key as its first parameter. The connection keeps the statement.
     bool prepare(sqlite3_stmt*& to, std::string_view text) {
         return ok_of_table(::sqlite3_prepare_v3(db_, text.data(), static_cast<int>(text.size()),
                                                 SQLITE_PREPARE_PERSISTENT, &to, nullptr)) &&
                ok(::sqlite3_bind_text(to, 1, key_.data(), static_cast<int>(key_.size()), nullptr));
     }
 
-    // Runs statements without parameters, of which some do not call the busy handler. Stores the
-    // first column of their row in `to`. Returns a code.
+    // Runs statements without parameters. Some do not call the busy handler, so this function waits
+    // and repeats them. Stores the first column of their row in `to`. Returns a code.
     int execute(const std::string& text, std::string* to = nullptr) {
         constexpr auto note = [](void* into, int, char** row, char**) {
             // A short text, for which no memory is needed.
@@ -531,8 +530,8 @@ private:
         return code;
     }
 
-    // Pauses once, for 0.1 to 4 ms. Returns false if the waiting time is over. In SQLite's own
-    // pauses, which grow to 0.1 s, a waiter loses to connections that try again at once.
+    // Pauses once, for 0.1 to 4 ms. Returns false if the waiting time is over. SQLite's own pauses
+    // grow to 0.1 s, so that a waiter loses to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -551,9 +550,9 @@ private:
 
     // ---- the row
 
-    // Reads the row, and before it the acknowledged version. If the row has an earlier version than
-    // that one, acknowledged values are lost. If `to_change` is set, locks the database first: no
-    // other connection writes or commits until the end of the operation.
+    // Reads the acknowledged version, and then the row. If the row has an earlier version,
+    // acknowledged values are lost. If `to_change` is set, locks the database first: no other
+    // connection writes or commits until the end of the operation.
     bool read(bool to_change) {
         there_ = {};
         if (!begin() || (to_change && !ok(execute("BEGIN IMMEDIATE")))) {
@@ -624,9 +623,8 @@ private:
             return failed();
         }
         if (!ok(execute("COMMIT"))) {
-            // SQLite rolls back a transaction that fails. But after a system error, or in WAL mode
-            // a lack of memory, the disk may hold a complete transaction, which the next recovery
-            // applies.
+            // SQLite rolls back a transaction that fails. After a system error, or in WAL mode a
+            // lack of memory, the disk may hold all of it. The next recovery then applies it.
             const int primary = sqlite_primary(last_);
             return failed(primary == SQLITE_IOERR || primary == SQLITE_NOMEM ||
                           primary == SQLITE_INTERNAL);

@@ -370,8 +370,8 @@ public:
     }
 
     // Opens a file that passes check_kind() and is_reliable(). If it is missing and `create` is
-    // O_CREAT, makes it with this mode. Without permission to write, opens it for reading if that
-    // is enough.
+    // O_CREAT, makes it with this mode. Opens it for reading if that is enough and writing is
+    // forbidden.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -403,8 +403,7 @@ public:
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
-    // Forgets the descriptor if other code in the process has closed it: its number may now name
-    // another file.
+    // Forgets a descriptor that other code has closed: its number may now name another file.
     void forget_if_not_ours() noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
@@ -435,8 +434,7 @@ private:
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
 //                 time of birth, and the generation if the filesystem has one
 //
-// If a new mark draws the byte of a mark that has ended, the ended mark looks present until the new
-// mark ends.
+// A new mark may draw the byte of an ended mark, which then looks present until the new one ends.
 
 struct file_presence final : slot_presence {
     explicit file_presence(int fd) noexcept : file(posix_io(), fd) {}

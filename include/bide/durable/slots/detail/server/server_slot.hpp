@@ -2,8 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 
-// What the slots of servers have in common: shared connections, URLs, waiting for a socket, and the
-// call of a slot.
+// What the slots of servers share: connections, URLs, waiting for a socket, and the call of a slot.
 
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
@@ -38,8 +37,8 @@ inline constexpr std::size_t most_call_connections = 8;
 // Connections to one server.
 //
 // A call takes an idle connection. If none is idle and fewer than the bound are open, the call
-// opens another one. If the bound is reached, the call waits for a connection, in order of arrival,
-// until its deadline.
+// opens another one. If the bound is reached, the call waits in order of arrival, until its
+// deadline.
 //
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
@@ -54,7 +53,7 @@ inline constexpr std::size_t most_call_connections = 8;
 //   explicit Connection(const target&);
 //   void end_at(deadline) noexcept;        sets the end of the present call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
-//   bool is_usable() noexcept;             whether it is open, and its socket is quiet
+//   bool is_usable() noexcept;             whether it is open, and has nothing to read
 //   std::error_code connect();             closes it, and opens it again
 //   void drop() noexcept;                  closes it. In a child of fork(): only the descriptor
 //
@@ -87,8 +86,8 @@ public:
     }
 
     // Exclusive use of a connection, until the destructor. Without an error, the connection is
-    // open. With an error and a connection, the connection cannot be opened, and no other is open.
-    // With timed_out and no connection, other callers had all connections until the deadline.
+    // open. If there are an error and a connection, it cannot be opened, and no other one is open.
+    // Without a connection, the error is timed_out: other callers had all of them until then.
     struct borrowed {
         std::unique_ptr<place, returns> at{};
         std::error_code error{};
@@ -213,8 +212,7 @@ private:
     semaphore permits_; // a permit for each connection, minus refused_
 };
 
-// The state that all slots of a process share if they name the same server. The last slot closes
-// the connections.
+// The state that the slots of a process for one server share. The last slot closes the connections.
 template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
@@ -424,8 +422,8 @@ template <class T> struct server_answer {
 // The answer to a load, which has the value in `current`, or to a compare-and-swap.
 using slot_answer = server_answer<cas_result>;
 
-// Throws: std::system_error (invalid_argument) if `wrong` is not nullptr. It is a text about an
-// argument of the slot.
+// `wrong` is a text about a wrong argument of the slot, or nullptr if all are right.
+// Throws: std::system_error (invalid_argument) if `wrong` is not nullptr.
 inline void check_argument([[maybe_unused]] const char* slot_name, const char* wrong) {
     if (wrong != nullptr) {
         BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
@@ -512,8 +510,8 @@ public:
 
 private:
     // Calls question() with a connection and `known`. While another transaction blocks the call,
-    // calls it again on another connection, for at most half of the time. If `may_repeat` is true,
-    // calls it once more after a lost connection: the server may have closed it while it was idle.
+    // calls question() again on another connection, for at most half of the time. If `may_repeat`
+    // is true and the connection is lost, calls question() again: the server may close an idle one.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);

@@ -15,8 +15,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Replaces each run of bytes that are not printable UTF-8 characters by one blank, and cuts the
-// text to `most` bytes.
+// Replaces each run of bytes that are not printable UTF-8 by a blank. Cuts the text to `most`
+// bytes.
 inline std::string one_line(std::string_view text, std::size_t most = 300) {
     std::string line;
     while (!text.empty()) {
@@ -52,7 +52,7 @@ template <class... Parts> bool says(std::string_view text, Parts... parts) noexc
     return ((text.find(parts) != text.npos) || ...);
 }
 
-// Returns the text. If it quotes the secret, returns at most its first word, with a remark.
+// Returns the text. If the text quotes the secret, returns at most its first word, with a remark.
 inline std::string without_secret(std::string error_text, std::string_view secret) {
     if (secret.empty() || !says(error_text, secret)) {
         return error_text;
