@@ -292,7 +292,11 @@ private:
     // Visits the elements of the part. If a stop was requested or an earlier part has thrown, skips
     // the remaining elements.
     template <class Front> void advance(Front& front, range part) {
-        std::uint64_t chunk = greater_of(learned(), unit_);
+        advance(front, part, greater_of(learned(), unit_));
+    }
+
+    // Does the same, and begins with chunks of `chunk` elements.
+    template <class Front> void advance(Front& front, range part, std::uint64_t chunk) {
         std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         bool is_long = true;     // the last unit took as long as a chunk
@@ -301,7 +305,7 @@ private:
             const std::uint64_t arms = most_arms(left, chunk);
             if (left / 2 >= greater_of(least_, chunk / 4) && forks_.wants_work(arms)) {
                 if (!state_.leaves_out(part.first) &&
-                    fork<true>(front, part, end_of(part, left / 2))) {
+                    fork<true>(front, part, end_of(part, left / 2), chunk)) {
                     advance(front, part);
                 }
                 return;
@@ -315,7 +319,7 @@ private:
             if (before == 0 && left > lesser_of(chunk, piece)) {
                 before = platform::now();
             }
-            const bool goes_on = chunk <= unit_ ? fork<false>(front, part, end_of_unit(part))
+            const bool goes_on = chunk <= unit_ ? fork<false>(front, part, end_of_unit(part), chunk)
                                                 : run_chunk(front, part, chunk, piece, arms);
             if (!goes_on || part.empty()) {
                 return;
@@ -334,15 +338,18 @@ private:
     // Forks the elements from `end` on as an arm, which thieves may take. Meanwhile visits the
     // elements before `end`. If a thief has stored a result for the arm, joins that result to the
     // front, and sets `part` to an empty range. If not, sets `part` to the elements from `end` on.
-    // Returns false if the remaining elements must be skipped.
-    template <bool divides, class Front> bool fork(Front& front, range& part, std::uint64_t end) {
+    // Returns false if the remaining elements must be skipped. The elements before `end` begin with
+    // chunks of this size. (What a thief has learned of its elements may be wrong for these: if the
+    // first one takes long, the rest must not be in its chunk.)
+    template <bool divides, class Front>
+    bool fork(Front& front, range& part, std::uint64_t end, std::uint64_t chunk) {
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};
         part = rest;
-        const auto first = [this, &front, begin, end] {
+        const auto first = [this, &front, begin, end, chunk] {
             range mine{begin, end};
             if constexpr (divides) {
-                advance(front, mine);
+                advance(front, mine, chunk);
                 return true;
             } else {
                 return run_piece(front, mine, end);
