@@ -2,6 +2,7 @@
 
 #include <bide/model/machine.hpp>
 #include <bide/model/simulated_platform.hpp>
+#include <bide/sync/mutex.hpp>
 #include <model/locks.hpp>
 #include <support/test.hpp>
 
@@ -64,6 +65,28 @@ template <class Lock> double lock_time(unsigned processors) {
         machine::here()->compute(100);
         lock.unlock();
     });
+}
+
+// Of README.md.
+double time_of_a_lock(unsigned processors) {
+    using namespace bide::model;
+    machine m(two_socket_server(processors / 2));
+    bide::basic_mutex<simulated_platform> lock;
+    m.name(&lock, sizeof lock, "lock");
+    for (unsigned i = 0; i < processors; ++i) {
+        m.start([&] {
+            for (int k = 0; k < 1'000; ++k) {
+                lock.lock();
+                machine::here()->compute(100); // nanoseconds
+                lock.unlock();
+            }
+        });
+    }
+    m.run();
+    for (const machine::line& l : m.hottest(3)) {
+        std::printf("%s: %.0f us waited\n", l.name.c_str(), l.waited_ns / 1e3);
+    }
+    return m.elapsed_ns() / processors / 1'000;
 }
 
 } // namespace
@@ -244,4 +267,9 @@ TEST_CASE("machine: counters on one line cost as much as one counter") {
         return each(8, 100, [&](unsigned i) { all[i * stride].count.fetch_add(1); });
     };
     CHECK(time(1) > 5 * time(16));
+}
+
+TEST_CASE("machine: the example of the README runs") {
+    CHECK(time_of_a_lock(2) > 100);
+    CHECK(time_of_a_lock(8) > time_of_a_lock(2));
 }

@@ -1,10 +1,12 @@
-# The README.md of the room model/ is true: each ```cpp block of it is part of example_model.cpp, which is a test.
+# The README.md of the room model/ is true: each ```cpp block of it is part of a test.
 # cmake -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/snippets.cmake)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/../../include/bide/model/README.md text)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/example_model.cpp example)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/machine_model.cpp of_machine)
+string(APPEND example "${of_machine}")
 set(count 0)
 while(TRUE)
     take_snippet(text snippet)
@@ -14,7 +16,7 @@ while(TRUE)
     math(EXPR count "${count} + 1")
     string(FIND "${example}" "${snippet}" at)
     if(at EQUAL -1)
-        message(FATAL_ERROR "not in example_model.cpp:\n${snippet}")
+        message(FATAL_ERROR "neither in example_model.cpp nor in machine_model.cpp:\n${snippet}")
     endif()
 endwhile()
 if(count EQUAL 0)

@@ -346,7 +346,7 @@ private:
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};
         part = rest;
-        const auto first = [this, &front, begin, end, chunk] {
+        const auto first = [=, this, &front] {
             range mine{begin, end};
             if constexpr (divides) {
                 advance(front, mine, chunk);
