@@ -71,8 +71,8 @@ public:
     }
 
     /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each pause. Use it if
-    /// another thread often writes what `done()` reads: few reads take the cache line from that
-    /// thread only a few times.
+    /// another thread often writes what `done()` reads: each read takes the cache line from that
+    /// thread, so there are few reads.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_apart(Done&& done) noexcept {
         return pausing<32, 64>(done);

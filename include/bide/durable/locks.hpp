@@ -14,8 +14,9 @@
 ///
 /// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
 ///
-/// Blocks: a call to the store tries for at most durable_options::retry_time. On the calling
-/// thread, its last operation may end later. On a store thread, attempt_limit is added.
+/// Blocks: a call to the store tries again for at most durable_options::retry_time. If the call is
+/// made on the calling thread, its last operation may end later. If it is made on a store thread,
+/// the caller waits at most durable_options::attempt_limit longer.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///

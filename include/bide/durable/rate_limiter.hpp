@@ -89,7 +89,7 @@ public:
     /// Constructs a limiter on a slot.
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
-    /// 2^61 ns, or if an option is out of range. lock_clock::observed is out of range.
+    /// 2^61 ns, if an option is out of range, or if the clock is lock_clock::observed.
     template <class R, class P>
     durable_rate_limiter(slot_ref slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,

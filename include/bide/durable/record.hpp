@@ -46,8 +46,8 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //     read the time. A renewal or refresh of the entry removes the observation. If an older program
 //     leaves it there, it is void, because it names another count of renewals or refreshes.
 //   - An entry has at most eight observations, each of another boot. If there are more boots, each
-//     attempt replaces one observation, which a hash of the time selects. It is not always the
-//     oldest one, because that is the first to show that the lease has expired.
+//     attempt replaces one observation, which a hash of the time selects. So the oldest one, which
+//     is the first to show that the lease has expired, is often kept.
 
 namespace detail {
 
@@ -175,8 +175,8 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
             return old.moves != moves_of(e) || old.boot == boot;
         });
         if (e.observed.size() >= most_observations) {
-            // The upper bits of a product with 2^64 / (golden ratio) spread times at regular
-            // intervals over all indices.
+            // Chooses an index by the upper bits of a product with 2^64 / (golden ratio). So times
+            // at regular intervals get all indices.
             const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
             e.observed.erase(e.observed.begin() +
                              static_cast<std::ptrdiff_t>(spread % e.observed.size()));
@@ -298,8 +298,8 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
 }
 
 // Enters the contender in the queue, or refreshes its place there. A contender without a place also
-// stores its observations. A contender that has a place can wait until it sees a lease expire. So
-// it stores observations only if the refresh changes the record anyway.
+// stores its observations. A contender that has a place stays long enough to see a lease expire
+// itself, so it does not change the record only to store observations.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();

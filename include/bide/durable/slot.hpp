@@ -265,6 +265,7 @@ public:
     template <any_slot S>
     slot_ref(allow_relaxed_t, S of) : slot_ref(std::make_unique<S>(std::move(of)), S::guarantees) {}
 
+    /// Returns what the slot guarantees.
     slot_guarantees guarantees() const noexcept { return guarantees_; }
 
     /// Requires: the slot_ref is not empty.

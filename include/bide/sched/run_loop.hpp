@@ -99,7 +99,7 @@ public:
     /// Ends the present call of run(), run_for(), run_until() with a time, or poll(). If there is
     /// no such call, ends the next one. The tasks continue in the call after that.
     /// Thread safety: any thread may call it.
-    /// Memory order: what happens before stop() happens before that return.
+    /// Memory order: what happens before stop() happens before the return of the call that it ends.
     void stop() noexcept;
 
     // ---- Tasks. For spawn(), schedule(), post() and executor() see task_runner.

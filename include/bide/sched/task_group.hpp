@@ -485,10 +485,10 @@ public:
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Starts a child. `source` is a task, a function that returns a task, or another function. The
-    /// calling thread calls a function that returns a task. The function exists until the child has
-    /// ended, so the coroutine of a lambda may use the captures. Another function is called when
-    /// the child runs. The value of the child is dropped. If the group is cancelled, the child
+    /// Starts a child. `source` is a task or a function. If the function returns a task, the calling
+    /// thread calls it at once. It exists until the child has ended, so the coroutine of a lambda
+    /// may use the captures. Any other function is called when the child runs. The value of the
+    /// child is dropped. If the group is cancelled, the child
     /// never starts. If the runner has shut down, the child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call: use async_spawn().

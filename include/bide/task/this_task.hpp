@@ -3,8 +3,8 @@
 #define BIDE_TASK_THIS_TASK_HPP
 
 /// \file
-/// Functions for the running task: yield, cancellation, shields. Any coroutine may use the waits
-/// for a time.
+/// Functions for the running task: yield, cancellation, shields. Any coroutine may use the timed
+/// waits.
 ///
 /// These functions find the running task through the thread that runs it. A task may await a
 /// coroutine of another library. After that coroutine has waited, these functions do not find the

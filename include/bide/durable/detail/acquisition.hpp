@@ -366,8 +366,9 @@ private:
     }
     acquire_wishes wishes() const {
         acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // A contender that reads the record four times in a lease finds a grant by pass_on() before
-        // the lease ends, even if no notification reaches it.
+        // pass_on() may grant the lock to this contender, which must notice that before the lease
+        // of the grant ends. If it reads the record four times in that time, it needs no
+        // notification.
         wanted.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (const auto& [key, value] : request_.labels) {

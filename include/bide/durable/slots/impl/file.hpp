@@ -588,8 +588,8 @@ private:
     }
 
     // Returns a version that was never used: later than the current one, than each that this slot
-    // has seen, and than the clock. If a value is lost, its version is unknown. Then leaves out
-    // 2^20 versions after the latest one that a page or the lock file claims.
+    // has seen, and than the clock. If a value is lost, its version is unknown. In that case the
+    // result is also 2^20 later than the latest version that stands in a page or the lock file.
     slot_version next_version(bool is_lost) noexcept {
         constexpr slot_version jump = slot_version{1} << 20;
         slot_version next = std::max<slot_version>(seen_ + 1, io_.clock_ns());
