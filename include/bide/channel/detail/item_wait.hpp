@@ -339,7 +339,7 @@ template <class T, class Platform, class Source> class item_wait {
         return thread_wait<thread, Platform>::until(queue, 1, limit);
     }
 
-    struct alignas(64) place_for_one {
+    struct alignas(64) alignas(std::optional<T>) place_for_one {
         std::optional<T> item;
         destination to{item};
     };
