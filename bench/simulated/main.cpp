@@ -18,8 +18,6 @@
 namespace bench { namespace {
 
 using simulated::platform;
-using simulated::team;
-using simulated_team = team<platform>;
 
 bide::model::machine_numbers machine_of(unsigned processors) {
     if (processors <= 2) {
@@ -41,7 +39,7 @@ public:
     template <class Measure> void add(const std::string& row, Measure measure) {
         table_.add(
             row, [processors = processors_, row, measure, seed = std::uint64_t{0}]() mutable {
-                simulated_team all(machine_of(processors), ++seed);
+                simulated::team all(machine_of(processors), ++seed);
                 const auto each = static_cast<unsigned>(scaled(10'000) / processors + 20);
                 const double ns = measure(all, processors, each);
                 const bide::model::machine& m = all.of();
@@ -82,7 +80,7 @@ void add_locks(unsigned processors) {
 void add_readers(unsigned processors) {
     curves c("readers", processors, "each thread's time for a lock and an unlock");
     const auto add = [&]<class Lock>(std::type_identity<Lock>, const char* row) {
-        c.add(row, simulated::readers<Lock, simulated_team>);
+        c.add(row, simulated::readers<Lock>);
     };
     add(std::type_identity<bide::basic_shared_mutex<platform>>(), "bide::shared_mutex");
     add(std::type_identity<bide::basic_biased_shared_mutex<platform>>(),
@@ -92,12 +90,11 @@ void add_readers(unsigned processors) {
 void add_waits(unsigned processors) {
     curves semaphore("semaphore", processors, "half as many permits as threads, kept for 100 ns");
     semaphore.add("bide::semaphore", [](auto& t, unsigned n, unsigned each) {
-        return simulated::permits<platform>(t, n, each, static_cast<int>((n + 1) / 2));
+        return simulated::permits(t, n, each, static_cast<int>((n + 1) / 2));
     });
     curves barrier("barrier", processors, "a phase");
-    barrier.add("bide::barrier", [](auto& t, unsigned n, unsigned each) {
-        return simulated::phases<platform>(t, n, each);
-    });
+    barrier.add("bide::barrier",
+                [](auto& t, unsigned n, unsigned each) { return simulated::phases(t, n, each); });
 }
 
 void add_channels(unsigned processors) {

@@ -1,7 +1,8 @@
-// Workloads of some threads, for a platform: the same code runs on the simulated machine and on the
-// real one. Each returns nanoseconds an operation.
+// Workloads of some simulated threads. Each returns nanoseconds an operation.
 #ifndef BIDE_BENCH_SIMULATED_WORKLOADS_HPP
 #define BIDE_BENCH_SIMULATED_WORKLOADS_HPP
+
+#include "support/bench.hpp"
 
 #include <bide/model/simulated_platform.hpp>
 
@@ -10,27 +11,23 @@
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
-#include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <pthread.h>
-#include <thread>
+#include <cstdint>
+#include <string>
+#include <utility>
 
 namespace simulated {
 using bide::model::machine;
 using bide::model::machine_numbers;
 using platform = bide::model::simulated_platform;
 
-// Threads on processors of their own, one each as long as there are processors.
-template <class P> class team;
-
-template <> class team<platform> {
+// Simulated threads on processors of their own.
+class team {
 public:
-    explicit team(const machine_numbers& of, std::uint64_t seed = 1) : machine_(of, seed) {}
+    explicit team(const machine_numbers& of, std::uint64_t seed) : machine_(of, seed) {}
 
     // Calls body(i) on `threads` threads. Returns the nanoseconds until all have returned.
     template <class Body> double run(unsigned threads, Body body) {
@@ -50,140 +47,67 @@ private:
     machine machine_;
 };
 
-template <> class team<bide::native_platform> {
-public:
-    template <class Body> double run(unsigned threads, Body body) {
-        std::atomic<unsigned> here{0};
-        std::vector<std::thread> all;
-        std::chrono::steady_clock::time_point began;
-        for (unsigned i = 0; i < threads; ++i) {
-            all.emplace_back([&, i] {
-                cpu_set_t mask;
-                CPU_ZERO(&mask);
-                CPU_SET(i % std::thread::hardware_concurrency(), &mask);
-                ::pthread_setaffinity_np(::pthread_self(), sizeof mask, &mask);
-                if (here.fetch_add(1) + 1 == threads) {
-                    began = std::chrono::steady_clock::now();
-                    here.store(threads + 1);
-                }
-                while (here.load() != threads + 1) {
-                    std::this_thread::yield();
-                }
-                body(i);
-            });
-        }
-        for (std::thread& t : all) {
-            t.join();
-        }
-        return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - began)
-            .count();
-    }
-    static void work(double ns) {
-        static const double per_ns = [] { // turns of the loop below
-            const auto began = std::chrono::steady_clock::now();
-            turn(1'000'000);
-            return 1e6 / std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() -
-                                                                  began)
-                             .count();
-        }();
-        turn(static_cast<unsigned>(ns * per_ns));
-    }
-    template <class T> void name(const T&, const char*) {}
-
-private:
-    static void turn(unsigned times) {
-        for (unsigned i = 0; i < times; ++i) {
-            asm volatile("" ::: "memory");
-        }
-    }
-};
-
-// An object on cache lines of its own.
-template <class T> struct alignas(128) apart {
-    T value;
-    template <class... Args> explicit apart(Args&&... args) : value(std::forward<Args>(args)...) {}
-};
-
-template <class M, class Team>
-double lock_unlock(Team& t, unsigned threads, unsigned ops, double section, double outside = 0) {
-    apart<M> m;
-    t.name(m.value, "lock");
+template <class M> double lock_unlock(team& t, unsigned threads, unsigned ops, double section) {
+    bench::isolated<M> m;
+    t.name(m.subject, "lock");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
-            m.value.lock();
+            m.subject.lock();
             t.work(section);
-            m.value.unlock();
-            t.work(outside);
+            m.subject.unlock();
         }
     });
     return ns / ops / threads;
 }
 
-template <class M, class Team> double readers(Team& t, unsigned threads, unsigned ops) {
-    apart<M> m;
-    t.name(m.value, "lock");
+template <class M> double readers(team& t, unsigned threads, unsigned ops) {
+    bench::isolated<M> m;
+    t.name(m.subject, "lock");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
-            m.value.lock_shared();
-            m.value.unlock_shared();
+            m.subject.lock_shared();
+            m.subject.unlock_shared();
         }
     });
     return ns / ops; // each thread's
 }
 
-template <class P, class Team> double hand_over(Team& t, unsigned ops) {
-    apart<bide::basic_semaphore<P>> a(0), b(0);
-    t.name(a.value, "there");
-    t.name(b.value, "back");
-    const double ns = t.run(2, [&](unsigned i) {
-        for (unsigned k = 0; k < ops; ++k) {
-            if (i == 0) {
-                a.value.release();
-                b.value.acquire();
-            } else {
-                a.value.acquire();
-                b.value.release();
-            }
-        }
-    });
-    return ns / ops / 2;
-}
-
-template <class P, class Team> double permits(Team& t, unsigned threads, unsigned ops, int n) {
-    apart<bide::basic_semaphore<P>> s(n);
-    t.name(s.value, "semaphore");
+inline double permits(team& t, unsigned threads, unsigned ops, int n) {
+    bench::isolated<bide::basic_semaphore<platform>> s(n);
+    t.name(s.subject, "semaphore");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
-            s.value.acquire();
+            s.subject.acquire();
             t.work(100);
-            s.value.release();
+            s.subject.release();
         }
     });
     return ns / ops / threads;
 }
 
-template <class P, class Team> double phases(Team& t, unsigned threads, unsigned ops) {
-    apart<bide::barrier<bide::detail::no_completion, P>> b(static_cast<std::ptrdiff_t>(threads));
-    t.name(b.value, "barrier");
+inline double phases(team& t, unsigned threads, unsigned ops) {
+    bench::isolated<bide::barrier<bide::detail::no_completion, platform>> b(
+        static_cast<std::ptrdiff_t>(threads));
+    t.name(b.subject, "barrier");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
-            b.value.arrive_and_wait();
+            b.subject.arrive_and_wait();
         }
     });
     return ns / ops;
 }
 
-template <class C, class Team>
-double messages(Team& t, C& c, unsigned senders, unsigned receivers, unsigned each) {
+template <class C>
+double messages(team& t, C& c, unsigned senders, unsigned receivers, unsigned each) {
     t.name(c, "channel");
-    std::atomic<unsigned> left{senders};
+    unsigned left = senders;
     const double ns = t.run(senders + receivers, [&](unsigned i) {
         // A sender and a receiver share a processor when there are fewer processors.
         if (i % 2 == 0 ? i / 2 < senders : i / 2 >= receivers) {
             for (unsigned k = 0; k < each; ++k) {
                 static_cast<void>(c.send(k));
             }
-            if (left.fetch_sub(1) == 1) {
+            if (--left == 0) {
                 c.close();
             }
         } else {

@@ -300,12 +300,19 @@ private:
         std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         bool is_long = true;     // the last unit took as long as a chunk
+        // A half begins with the chunks of its part. What thieves have learned of their elements may
+        // be wrong here: if the first one takes long, the rest must not be in its chunk.
+        const auto advance_half = [&](range half) {
+            advance(front, half, chunk);
+            return true;
+        };
+        const auto run_unit = [&](range unit) { return run_piece(front, unit, unit.last); };
         while (!part.empty()) {
             const std::uint64_t left = part.size();
             const std::uint64_t arms = most_arms(left, chunk);
             if (left / 2 >= greater_of(least_, chunk / 4) && forks_.wants_work(arms)) {
                 if (!state_.leaves_out(part.first) &&
-                    fork<true>(front, part, end_of(part, left / 2), chunk)) {
+                    fork(front, part, end_of(part, left / 2), advance_half)) {
                     advance(front, part);
                 }
                 return;
@@ -319,7 +326,7 @@ private:
             if (before == 0 && left > lesser_of(chunk, piece)) {
                 before = platform::now();
             }
-            const bool goes_on = chunk <= unit_ ? fork<false>(front, part, end_of_unit(part), chunk)
+            const bool goes_on = chunk <= unit_ ? fork(front, part, end_of_unit(part), run_unit)
                                                 : run_chunk(front, part, chunk, piece, arms);
             if (!goes_on || part.empty()) {
                 return;
@@ -338,26 +345,16 @@ private:
     // Forks the elements from `end` on as an arm, which thieves may take. Meanwhile visits the
     // elements before `end`. If a thief has stored a result for the arm, joins that result to the
     // front, and sets `part` to an empty range. If not, sets `part` to the elements from `end` on.
-    // Returns false if the remaining elements must be skipped. The elements before `end` begin with
-    // chunks of this size. (What a thief has learned of its elements may be wrong for these: if the
-    // first one takes long, the rest must not be in its chunk.)
-    template <bool divides, class Front>
-    bool fork(Front& front, range& part, std::uint64_t end, std::uint64_t chunk) {
+    // Returns false if the remaining elements must be skipped.
+    // visit(elements) visits the elements before `end`, and returns false if they must be skipped.
+    template <class Front, class Visit>
+    bool fork(Front& front, range& part, std::uint64_t end, const Visit& visit) {
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};
         part = rest;
-        const auto first = [=, this, &front] {
-            range mine{begin, end};
-            if constexpr (divides) {
-                advance(front, mine, chunk);
-                return true;
-            } else {
-                return run_piece(front, mine, end);
-            }
-        };
         const void* const here = forks_.thread();
         if (rest.size() < least_ || here == nullptr) {
-            return first();
+            return visit(range{begin, end});
         }
         bool goes_on = false;
         std::optional<typename Front::part> ahead;
@@ -367,7 +364,7 @@ private:
         forks_.both(
             [&] {
                 beginning.succeeded = true;
-                goes_on = first();
+                goes_on = visit(range{begin, end});
             },
             [&] {
                 if (forks_.thread() != here) {

@@ -339,6 +339,13 @@ template <class T, class Platform, class Source> class item_wait {
         return thread_wait<thread, Platform>::until(queue, 1, limit);
     }
 
+    // `to` is the destination of `out`.
+    template <class Out, class Limit>
+    static wait_status recv_at(Source& s, destination& to, Out& out, const Limit& limit) noexcept {
+        return block(
+            s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
+    }
+
     struct alignas(64) alignas(std::optional<T>) place_for_one {
         std::optional<T> item;
         destination to{item};
@@ -351,8 +358,7 @@ public:
     template <class Limit>
     static wait_status recv(Source& s, std::vector<T>& out, const Limit& limit) noexcept {
         destination to(out);
-        return block(
-            s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
+        return recv_at(s, to, out, limit);
     }
     // Requires: `out` is empty.
     // A sender reads the `destination` of a waiting receiver and then writes the item. If both fit
@@ -362,14 +368,10 @@ public:
     static wait_status recv(Source& s, std::optional<T>& out, const Limit& limit) noexcept {
         if constexpr (sizeof(place_for_one) > 64) {
             destination to(out);
-            return block(
-                s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); },
-                limit);
+            return recv_at(s, to, out, limit);
         } else {
             place_for_one place;
-            const wait_status got = block(
-                s, side::receiving, place.to,
-                [&]() noexcept { return s.recv(detail::into(place.item)); }, limit);
+            const wait_status got = recv_at(s, place.to, place.item, limit);
             if (place.item) {
                 out.emplace(std::move(*place.item));
             }

@@ -9,6 +9,7 @@
 #include <bide/model/machine.hpp>
 
 #include <algorithm>
+#include <bitset>
 #include <cstdlib>
 #include <deque>
 #include <limits>
@@ -25,19 +26,7 @@ struct machine::state {
 
     static constexpr unsigned most_processors = 256;
 
-    struct processor_set {
-        std::uint64_t words[most_processors / 64] = {};
-
-        bool has(unsigned p) const { return (words[p / 64] >> p % 64 & 1) != 0; }
-        void add(unsigned p) { words[p / 64] |= std::uint64_t{1} << p % 64; }
-        unsigned size() const {
-            unsigned all = 0;
-            for (const std::uint64_t w : words) {
-                all += static_cast<unsigned>(__builtin_popcountll(w));
-            }
-            return all;
-        }
-    };
+    using processor_set = std::bitset<most_processors>;
 
     struct memory_line {
         int owner = -1; // it alone has the line, and has changed it
@@ -174,12 +163,16 @@ struct machine::state {
         t.now = std::max(t.now, at);
         run_place& p = processors[best];
         if (p.running == nullptr) {
-            p.running = &t;
-            t.began = t.now;
-            add_event(t, t.now);
+            begin_slice(t);
         } else {
             p.ready.push_back(&t);
         }
+    }
+    // Lets the thread run on its processor, which is idle, from now on.
+    void begin_slice(thread& t) {
+        processors[t.on].running = &t;
+        t.began = t.now;
+        add_event(t, t.now);
     }
     // Takes the running thread off its processor at the time `at`. The next thread then runs there.
     void leave(unsigned on, picoseconds at) {
@@ -201,12 +194,10 @@ struct machine::state {
             }
         }
         if (next != nullptr) {
-            p.running = next;
             next->on = on;
             ++next->waits;
             next->now = std::max(next->now, at + cost(of.yield));
-            next->began = next->now;
-            add_event(*next, next->now);
+            begin_slice(*next);
         }
     }
     // Runs the thread whose event comes first. Returns when the caller goes on.
@@ -247,14 +238,19 @@ struct machine::state {
     // Called before each step: other threads whose clock is earlier go first.
     void begin_step() {
         ++steps;
-        thread& mine = *me;
-        run_place& p = processors[mine.on];
-        if (!p.ready.empty() && mine.now - mine.began > static_cast<picoseconds>(of.slice * 1e3)) {
-            p.ready.push_back(&mine);
-            leave(mine.on, mine.now);
-            run_next();
+        if (me->now - me->began > static_cast<picoseconds>(of.slice * 1e3)) {
+            give_way();
         }
         let_earlier_run();
+    }
+    // Lets the next thread of the processor run, if there is one.
+    void give_way() {
+        run_place& p = processors[me->on];
+        if (!p.ready.empty()) {
+            p.ready.push_back(me);
+            leave(me->on, me->now);
+            run_next();
+        }
     }
     void let_earlier_run() {
         if (!events.empty() && events.top().at < me->now) {
@@ -301,7 +297,7 @@ struct machine::state {
 
     void read(memory_line& l) {
         const unsigned p = me->on;
-        if (owns(l, p) || l.sharers.has(p)) {
+        if (owns(l, p) || l.sharers.test(p)) {
             wait_until(l.arrives);
             return spend(of.hit);
         }
@@ -317,9 +313,9 @@ struct machine::state {
         l.busy = l.owner >= 0 ? done : start + cost(of.shared);
         move(l, start, done);
         if (l.owner >= 0) {
-            l.sharers.add(static_cast<unsigned>(std::exchange(l.owner, -1)));
+            l.sharers.set(static_cast<unsigned>(std::exchange(l.owner, -1)));
         }
-        l.sharers.add(p);
+        l.sharers.set(p);
         return done;
     }
     // If the thread goes through memory line by line, fetches the next line.
@@ -341,14 +337,14 @@ struct machine::state {
         if (owns(l, p)) {
             return std::max(me->now, l.arrives);
         }
-        const bool has = l.sharers.has(p);
-        const unsigned others = l.sharers.size() - (has ? 1 : 0);
+        const bool has = l.sharers.test(p);
+        const auto others = static_cast<unsigned>(l.sharers.count()) - (has ? 1 : 0);
         const picoseconds start = std::max(me->now, l.busy);
         const double far = has && others == 0 ? 0 : distance(l, p);
         l.busy = start + cost(far + of.sharer * others);
         move(l, start, l.busy);
         l.owner = static_cast<int>(p);
-        l.sharers = {};
+        l.sharers.reset();
         return l.busy;
     }
     // Waits until the stores of the thread are done.
@@ -358,11 +354,16 @@ struct machine::state {
             let_earlier_run();
         }
     }
+    void fence(double ns) {
+        begin_step();
+        drain();
+        spend(ns);
+    }
     void touch(const void* at, access how) {
         begin_step();
         memory_line& l = line_at(at);
         ++l.accesses;
-        l.seen.add(me->on);
+        l.seen.set(me->on);
         switch (how) {
         case access::load: return read(l);
         case access::store: {
@@ -372,8 +373,6 @@ struct machine::state {
             me->stored = std::max(me->stored, own(l));
             if (me->stored > began) {
                 fetch_ahead(access::store);
-            }
-            if (me->stored > began) {
                 me->now = me->stored;
                 let_earlier_run();
                 me->now = began;
@@ -449,16 +448,8 @@ machine* machine::here() noexcept {
     return m != nullptr && m->state_->me != nullptr ? m : nullptr;
 }
 void machine::touch(const void* at, access how) noexcept { state_->touch(at, how); }
-void machine::fence() noexcept {
-    state_->begin_step();
-    state_->drain();
-    state_->spend(state_->of.locked);
-}
-void machine::barrier() noexcept {
-    state_->begin_step();
-    state_->drain();
-    state_->spend(state_->of.barrier);
-}
+void machine::fence() noexcept { state_->fence(state_->of.locked); }
+void machine::barrier() noexcept { state_->fence(state_->of.barrier); }
 void machine::pause() noexcept { state_->spend(state_->of.pause); }
 void machine::compute(double ns) noexcept { state_->spend(ns); }
 std::int64_t machine::now_ns() noexcept {
@@ -469,15 +460,9 @@ std::int64_t machine::now_ns() noexcept {
 unsigned machine::processor() const noexcept { return state_->me->on; }
 
 void machine::yield() noexcept {
-    state& s = *state_;
-    state::thread& mine = *s.me;
-    s.spend(s.of.yield);
-    if (!s.processors[mine.on].ready.empty()) {
-        s.processors[mine.on].ready.push_back(&mine);
-        s.leave(mine.on, mine.now);
-        s.run_next();
-    }
-    s.begin_step();
+    state_->spend(state_->of.yield);
+    state_->give_way();
+    state_->begin_step();
 }
 
 bool machine::sleep(const void* word, const std::function<bool()>& is_changed,
@@ -556,7 +541,7 @@ std::vector<machine::line> machine::hottest(std::size_t most) const {
             }
         }
         out.push_back({std::move(name), l.accesses, l.moves, static_cast<double>(waited) / 1e3,
-                       l.seen.size()});
+                       static_cast<unsigned>(l.seen.count())});
     }
     return out;
 }
