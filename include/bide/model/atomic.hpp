@@ -247,7 +247,7 @@ public:
 };
 
 /// Is plain data that is checked for data races. It converts to a T, and a T can be assigned to it.
-template <class T> class var {
+template <class T> class var : public detail::var_operators<var<T>, T> {
 public:
     /// Constructs it with the value T(). Counts as a write.
     constexpr var() noexcept : var(T{}) {}
@@ -276,36 +276,6 @@ public:
     operator T() const noexcept {
         detail::ops::plain_read(object_);
         return value_;
-    }
-    /// Adds to the value. Counts as a read and a write.
-    template <class U> var& operator+=(const U& other) noexcept {
-        return *this = static_cast<T>(static_cast<T>(*this) + other);
-    }
-    /// Subtracts from the value. Counts as a read and a write.
-    template <class U> var& operator-=(const U& other) noexcept {
-        return *this = static_cast<T>(static_cast<T>(*this) - other);
-    }
-    /// Is += 1.
-    var& operator++() noexcept { return *this += 1; }
-    /// Is -= 1.
-    var& operator--() noexcept { return *this -= 1; }
-    /// Is += 1. Returns the previous value.
-    T operator++(int) noexcept {
-        const T before = *this;
-        *this = static_cast<T>(before + 1);
-        return before;
-    }
-    /// Is -= 1. Returns the previous value.
-    T operator--(int) noexcept {
-        const T before = *this;
-        *this = static_cast<T>(before - 1);
-        return before;
-    }
-    /// Reads the value, a pointer.
-    T operator->() const noexcept
-        requires std::is_pointer_v<T>
-    {
-        return *this;
     }
 
 private:

@@ -8,6 +8,7 @@
 /// model::machine. Its objects have the layout in memory that they have on the native platform.
 
 #include <bide/core/platform.hpp>
+#include <bide/model/detail/ops.hpp>
 #include <bide/model/machine.hpp>
 
 #include <cstring>
@@ -128,14 +129,14 @@ private:
 };
 
 /// Is plain data in the memory of a machine.
-template <class T> class simulated_var {
+template <class T> class simulated_var : public detail::var_operators<simulated_var<T>, T> {
 public:
     /// Constructs a `T{}`.
     constexpr simulated_var() noexcept = default;
     /// Constructs a copy of `value`.
     constexpr simulated_var(T value) noexcept : value_(value) {}
     /// Constructs a copy of what `other` contains.
-    simulated_var(const simulated_var& other) noexcept : value_(static_cast<T>(other)) {}
+    simulated_var(const simulated_var& other) noexcept : simulated_var(static_cast<T>(other)) {}
 
     /// Copies what `other` contains.
     simulated_var& operator=(const simulated_var& other) noexcept {
@@ -151,36 +152,6 @@ public:
     operator T() const noexcept {
         detail::touch(this, machine::access::load);
         return value_;
-    }
-    /// Adds `by`.
-    template <class U> simulated_var& operator+=(const U& by) noexcept {
-        return *this = static_cast<T>(static_cast<T>(*this) + by);
-    }
-    /// Subtracts `by`.
-    template <class U> simulated_var& operator-=(const U& by) noexcept {
-        return *this = static_cast<T>(static_cast<T>(*this) - by);
-    }
-    /// Adds 1.
-    simulated_var& operator++() noexcept { return *this += 1; }
-    /// Subtracts 1.
-    simulated_var& operator--() noexcept { return *this -= 1; }
-    /// Adds 1. Returns the previous value.
-    T operator++(int) noexcept {
-        const T before = *this;
-        *this = static_cast<T>(before + 1);
-        return before;
-    }
-    /// Subtracts 1. Returns the previous value.
-    T operator--(int) noexcept {
-        const T before = *this;
-        *this = static_cast<T>(before - 1);
-        return before;
-    }
-    /// Returns the pointer.
-    T operator->() const noexcept
-        requires std::is_pointer_v<T>
-    {
-        return *this;
     }
 
 private:

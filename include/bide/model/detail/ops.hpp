@@ -70,4 +70,47 @@ void name(int object, const char* text) noexcept;
 
 }}} // namespace bide::BIDE_ABI::model::detail::ops
 
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
+
+// The operators of plain data that read and write it as a T. `Self` converts to a T, and a T can be
+// assigned to it.
+template <class Self, class T> class var_operators {
+public:
+    /// Adds to the value. Counts as a read and a write.
+    template <class U> Self& operator+=(const U& by) noexcept {
+        return self() = static_cast<T>(static_cast<T>(self()) + by);
+    }
+    /// Subtracts from the value. Counts as a read and a write.
+    template <class U> Self& operator-=(const U& by) noexcept {
+        return self() = static_cast<T>(static_cast<T>(self()) - by);
+    }
+    /// Is += 1.
+    Self& operator++() noexcept { return *this += 1; }
+    /// Is -= 1.
+    Self& operator--() noexcept { return *this -= 1; }
+    /// Is += 1. Returns the previous value.
+    T operator++(int) noexcept {
+        const T before = self();
+        self() = static_cast<T>(before + 1);
+        return before;
+    }
+    /// Is -= 1. Returns the previous value.
+    T operator--(int) noexcept {
+        const T before = self();
+        self() = static_cast<T>(before - 1);
+        return before;
+    }
+    /// Reads the value, a pointer.
+    T operator->() const noexcept
+        requires std::is_pointer_v<T>
+    {
+        return static_cast<const Self&>(*this);
+    }
+
+private:
+    Self& self() noexcept { return static_cast<Self&>(*this); }
+};
+
+}}} // namespace bide::BIDE_ABI::model::detail
+
 #endif
