@@ -18,10 +18,10 @@
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
-// waker. In this case, the owner waits for no report. The owner sets `*left_`, and the caller of
-// the waker does not access the wait again. Second, the owner may run inside of the waker of
-// another wait that the same release has decided. In this case, the owner takes its own node out of
-// that release, and the waker of that node does not run.
+// waker. In this case, the owner waits for no report. It sets `*left_`, a flag in the frame of the
+// waker's caller, and this caller does not access the wait again. Second, the owner may run inside
+// of the waker of another wait that the same release has decided. In this case, the owner takes its
+// own node out of that release, and the waker of that node does not run.
 
 #include <bide/core/async_op.hpp>
 
@@ -148,7 +148,7 @@ public:
         return false;
     }
 
-    /// Returns the result. The wait may begin again.
+    /// Returns the result. Afterwards the wait may begin again.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
     /// Throws: what co_await of the operation would throw.
     /// Requires: is_complete(); otherwise terminates. The waker does not wait for a lock that the
@@ -210,8 +210,8 @@ private:
         // Order: relaxed; no other thread accesses the wait.
         caller_.store(nullptr, std::memory_order_relaxed);
     }
-    // Ends the wait because of a stop or a time-out. If its end releases other coroutines, they
-    // resume on another thread.
+    // Ends the wait because of a stop or a time-out. If the end of the wait releases other
+    // coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later;

@@ -254,8 +254,8 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Called after the waker has run. The wait that was woken may be over then, and another wait
-    // may have its node at the same address.
+    // Called after the waker has run. The woken wait may be over then, and the node of another wait
+    // may be at the same address.
     void wakes_no_more(const void* node, const void* thread) noexcept {
         write([&] {
             const auto found = waits_.find(node);

@@ -45,7 +45,8 @@
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
 ///     // True: try_now() completes the wait, but other tasks run before the coroutine continues.
 ///     static constexpr bool yields_first = true;
-///     // True: the wait cannot be a case of a select: it is decided without a claim of the choice.
+///     // True: the wait cannot be a case of a select, because it is decided without a claim of
+///     // the object that the cases share (basic_choice in core/waiter.hpp).
 ///     static constexpr bool stands_alone = true;
 /// };
 /// \endcode

@@ -52,11 +52,11 @@ template <class Platform>
 template <class Recall>
 auto basic_permit_queue<Platform>::recalled(Recall& recall) noexcept -> word {
     const word back = recall() * one;
-    // Order: release [permit.release]; the caller that takes these permits sees what was done
-    // before they came back. While there is a loan, there are no waiters, so the permits are added
-    // to the free permits. Also release [lock_bits.release]: recall() accessed data under the lock,
-    // and the step of link() that releases the lock is no release operation. So this step is made
-    // even if `back` is zero.
+    // While there is a loan, there are no waiters, so the count is that of the free permits.
+    // Order: release, for two reasons. (1) [permit.release]; the caller that takes these permits
+    // sees what was done before they came back. (2) [lock_bits.release]; recall() accessed data
+    // under the lock. The next CAS of link() (detail/permit_queue.hpp) may release the lock, and
+    // has no release order. Because of (2), this step is made even if `back` is zero.
     return word_.fetch_add(back, std::memory_order_release) + back;
 }
 

@@ -3,9 +3,9 @@
 #define BIDE_CORE_DETAIL_PROBE_HPP
 
 // Describes what a wait waits for, and defines the static probes (USDT) for perf, bpftrace,
-// SystemTap and gdb. A probe is a nop and a note in the program that says where it is and where its
-// arguments are. README.md in core/ lists the probes. noted.hpp includes this header if BIDE_USDT
-// is 1, or if BIDE_DEADLOCK_CHECK is defined.
+// SystemTap and gdb. A probe is a nop, and a note in the program that says where the nop is and
+// where the arguments of the probe are. README.md in core/ lists the probes. noted.hpp includes
+// this header if BIDE_USDT is 1, or if BIDE_DEADLOCK_CHECK is defined.
 
 #include <bide/core/wait_status.hpp>
 

@@ -17,8 +17,8 @@ struct suspension {
     waker interrupt;               // ends the wait, on any thread
 };
 
-// The value that a task_local_value (task/task_local_value.hpp) has in one scope. It does not
-// change.
+// The value that a task_local_value (task/task_local_value.hpp) has in one scope. The value does
+// not change.
 template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
@@ -77,9 +77,9 @@ struct inner_job {
 // core/async_op.hpp describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. From now on, a canceller may call at.interrupt, once, to end the
-    // wait; wake() is then called as after any wait. Returns false if the chain is cancelled
-    // already. Then no wait has begun, and neither wake() nor end_wait() is called.
+    // Begins a wait of the chain. From now on, a canceller may call at.interrupt once, to end the
+    // wait. After that, wake() is called as at the end of any wait. Returns false if the chain is
+    // cancelled already. Then no wait has begun, and neither wake() nor end_wait() is called.
     // Requires: `at` is not moved or destroyed until the chain resumes.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;

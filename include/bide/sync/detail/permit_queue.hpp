@@ -275,9 +275,9 @@ private:
                 return wait_status::waiting;
             }
             // Order: acquire [permit.release], for the permits that are taken, and
-            // [lock_bits.release], for the queue under the lock. No release order is needed for the
-            // lock: only recalled() accesses data under it, and has a release of its own. Failure:
-            // look again.
+            // [lock_bits.release], for the queue under the lock. No release order is needed where
+            // the CAS releases the lock: before the CAS, only recalled() may have accessed data
+            // under the lock, and it has a release of its own. Failure: look again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (enough) {
