@@ -904,7 +904,7 @@ private:
     }
 
     ring ring_;
-    // The flags and the lock. Every operation reads them. Without waiters, they do not change.
+    // The flags and the lock. Every operation reads this word. Without waiters, it does not change.
     alignas(cache_line_pair) typename lock::atomic word_{0};
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock

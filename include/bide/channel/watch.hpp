@@ -133,8 +133,8 @@ private:
     };
     using waits = thread_wait<write_wait, Platform>;
 
-    // Acquires the lock of the state. If another thread holds the write lock, first waits until
-    // this thread holds it.
+    // Acquires the lock of the state. If another thread holds the write lock, first waits until the
+    // calling thread gets the write lock.
     void lock_to_write() noexcept {
         base::lock();
         const void* const writer = writer_;

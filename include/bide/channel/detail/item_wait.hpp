@@ -11,8 +11,9 @@
 //   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted; or
 //                               returns waiting (empty) or closed.
 //   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
-//                               As in channel.hpp. The node of a sender carries the T, the
-//                               node of a receiver the destination of the item.
+//                               Queue and cancel a wait (basic_channel_core in channel.hpp). The
+//                               node of a sender carries the T, that of a receiver the
+//                               destination of the item.
 //   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the
 //                               source. If neither is possible, leaves it in place and returns
 //                               false.
@@ -401,7 +402,7 @@ public:
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
                 received item(std::in_place, std::in_place, std::move(*got.item));
-                got.item.reset(); // to move the optional as bytes would wait for its stores
+                got.item.reset(); // a bytewise move of the optional would wait for its last stores
                 return item;
             }
             if (what == wait_status::closed) {

@@ -158,7 +158,7 @@ protected:
     // Posts a step to the executor, which calls run_step().
     virtual void post_step(std::shared_ptr<asio_job> self) = 0;
 
-    // Destroys the job, and calls its handler if `deliver`.
+    // Destroys the job. If `deliver` is true, then calls the handler.
     virtual void complete(bool deliver) = 0;
 
     // Removes the job from the list of its service. Returns the pointer by which the job owns
