@@ -920,7 +920,7 @@ private:
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, behind all items in
-/// it, or is destroyed if the channel is full or closed. core/async_op.hpp says when a
+/// it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
 /// T is moved into the channel, inside it, and out of it. Another thread than the sender or the

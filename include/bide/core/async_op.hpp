@@ -35,8 +35,8 @@
 ///   (core/wake_scope.hpp), and a thread of bide's service (core/timer.hpp) after a stop or a
 ///   time-out. Each counts until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
-///   on a thread that prevents the executor from running. A resumption that was posted already must
-///   not run afterwards.
+///   on a thread that prevents the executor from running meanwhile, for example on the only thread
+///   of the executor. A resumption that was posted already must not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
 /// destroyed while a release on another thread resumes it. Waits by callbacks have no such
@@ -754,8 +754,8 @@ private:
         return true;
     }
 
-    // Queues the wait. Returns false if it is complete. If it returns true, another thread may have
-    // resumed the coroutine.
+    // Queues the wait. Returns false if the wait is complete. If this function returns true,
+    // another thread may have resumed the coroutine.
     bool enqueue() noexcept {
         if (!wait_.begin(waker(&on_interrupt, this))) {
             if (op_.ops_->on_cancel == nullptr) {

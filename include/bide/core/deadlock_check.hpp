@@ -75,7 +75,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // noted.
 //
 // If readers hold a lock, another reader waits for the lock only because a writer waits in front of
-// it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
+// that reader. The wait of the writer may end early. So the reader's wait never counts as a part of
+// a cycle.
 //
 // Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
 // time-out ends this acquisition. So from its beginning on, the wait is noted as a wait for that

@@ -31,7 +31,7 @@
 //
 // The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
 // timer unparks the timer thread. So does a thread that posts a runnable for which another resumer
-// is needed. So the service has only one sleep protocol.
+// is needed. Because of this, the service has only one sleep protocol.
 
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -482,9 +482,9 @@ private:
         mine.firing = nullptr;
         if (cancelling_ != 0) {
             // Order: relaxed; written under the lock. A canceller sleeps only while the count is
-            // still the one that it has read. If it has read the old count, it no longer falls
-            // asleep, or is woken below. A canceller that reads the new count no longer waits for
-            // this firing.
+            // still the one that it has read. A canceller that has read the old count either does
+            // not fall asleep, or is woken below. A canceller that reads the new count no longer
+            // waits for this firing.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
             futex_wake<Platform>(&ended_, 0x7fffffff);

@@ -36,7 +36,7 @@
 ///     // again() a few times. Each again() tries the operation, because another thread may be
 ///     // about to complete it. Returns when again() has returned true.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // Returns the runnable that completes the wait, if it has not run yet. If the runnable is
+///     // Returns the runnable whose run completes the wait; it may have run already. If it is
 ///     // the next of this worker, it runs inside of the coroutine's job before the wait begins.
 ///     runnable& awaited_job() const noexcept;
 ///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls

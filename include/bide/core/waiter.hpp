@@ -268,7 +268,7 @@ public:
     /// releaser, the caller runs inside of a waker of the same release. In this case, takes the
     /// node out of the release, and the node's waker does not run.
     /// Blocks: if another thread is the releaser, until that thread has published the outcome.
-    /// Before that, that thread may run the wakers of earlier waits of the release.
+    /// Until then, the releaser may run the wakers of earlier waits of the release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
         for (basic_backoff<Platform> again; !is_decided(); again()) {
         }

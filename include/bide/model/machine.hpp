@@ -27,7 +27,7 @@
 /// std::printf("%.0f ns an operation\n", m.elapsed_ns() / 64'000);
 /// \endcode
 ///
-/// Not simulated: a cache has no size, so a processor loses a line only to a writer. A thread
+/// Simplifications: a cache has no size, so a processor loses a line only to a writer. A thread
 /// executes one step after the other, except that a store does not wait for its line. Memory orders
 /// have the effect and the cost that they have on x86-64. What happens between two accesses takes
 /// no time, unless the thread calls compute(). README.md in this folder says how exact the results

@@ -166,9 +166,9 @@ public:
                 return wait_status::waiting;
             }
             // Order: acquire [adaptive_mutex.unlock]; if the CAS takes the mutex, this thread sees
-            // what was done under it before. That CAS also releases the queue's lock. No release
-            // order is needed, because this call has not accessed the queue. Failure relaxed: the
-            // loop tries again.
+            // what was done under the mutex before. That CAS also releases the queue's lock. No
+            // release order is needed, because this call has not accessed the queue. Failure
+            // relaxed: the loop tries again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (is_free) {

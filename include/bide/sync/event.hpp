@@ -13,8 +13,9 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// Memory order: what happens before set() happens before the return of each later reset(), and of
 /// each wait that this set() lets through. This also holds if the event was set already. Suppose
-/// that a consumer resets the event, then looks for items, and waits if it finds none. It misses no
-/// item that was stored before a set(). This holds for any number of producers and consumers.
+/// that a consumer resets the event, then looks for items, and waits if it finds none. This
+/// consumer misses no item that was stored before a set(). This holds for any number of producers
+/// and consumers.
 ///
 /// Destroys: a waiter that was let through, or saw the event set, may destroy the event at once.
 /// The set() that changed it from unset to set need not have returned. The following calls must
