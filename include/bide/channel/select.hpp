@@ -51,7 +51,8 @@ namespace detail {
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
-// item that another thread moves meanwhile, from a channel not yet tried to one that was tried.
+// item: another thread may meanwhile move the item from a channel that was not tried yet to one
+// that was tried.
 //
 // A case may happen while the owner still enqueues other cases. A coroutine must not resume before
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,

@@ -42,8 +42,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// A grant that the owner does not take goes back: a permit is released, a lock is unlocked, an
 /// item is offered to the next receiver.
 ///
-/// It does not accept waits of a condition_variable, because their predicate needs a thread or a
-/// coroutine. The executor of resume_on() has no effect.
+/// A callback_wait does not accept waits of a condition_variable, because their predicate needs a
+/// thread or a coroutine. An executor that the operation names by resume_on() has no effect.
 /// Thread safety: one thread at a time, called the owner, calls the functions. The thread that runs
 /// the waker may be the owner.
 /// Destroys: cancels the wait, as cancel() does, and gives back a grant that was not taken.
@@ -64,9 +64,9 @@ public:
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
-    /// wait and of other waits, and may destroy this wait. It must not block for long, because the
-    /// releaser waits until `wake` returns. If `wake` completes other waits, the wakers of those
-    /// waits run after `wake` has returned (core/executor.hpp).
+    /// wait and of other waits, and may destroy this wait. `wake` must not block for long, because
+    /// the releaser waits until `wake` returns. If `wake` completes other waits, the wakers of
+    /// those waits run after `wake` has returned (core/executor.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
     basic_callback_wait& operator=(basic_callback_wait&&) = delete;

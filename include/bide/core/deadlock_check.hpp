@@ -29,9 +29,9 @@
 /// - A cycle through a semaphore, a channel or a join is not found either. Nor is a cycle through a
 ///   reader that waits behind a writer while other readers hold the lock. Waits by callbacks are
 ///   not noted.
-/// - A static primitive with a name is initialised at run time, so that the name is kept. It cannot
-///   be constinit. A static primitive without a name may be initialised at compile time. Then a
-///   dump shows only the address of the primitive and the kind of its queue.
+/// - A static primitive with a name is initialised at run time, so that the name is kept. Such a
+///   primitive cannot be constinit. A static primitive without a name may be initialised at compile
+///   time. Then a dump shows only the address of the primitive and the kind of its queue.
 /// - If a coroutine is destroyed while a release on another thread resumes it, the program
 ///   terminates with a message (core/async_op.hpp).
 
@@ -241,8 +241,9 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Called before the waker of a coroutine runs. `thread` is the mark of the thread that runs it.
-    // Terminates if the wait is not noted, because then the coroutine was destroyed.
+    // Called before the waker of a coroutine runs. `thread` is the thread_mark() of the thread that
+    // runs the waker. Terminates if the wait is not noted, because then the coroutine was
+    // destroyed.
     void wakes(const void* node, const void* thread) noexcept {
         bool waits = false;
         write([&] {

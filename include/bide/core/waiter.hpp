@@ -7,11 +7,11 @@
 /// owner, the thread or coroutine that waits.
 //
 // A wait ends in two steps. First, one thread, the decider, decides the wait under the lock of the
-// primitive: it moves `phase_` from queued to decided. A wait is decided only once, and from then
-// on only the decider may set the outcome. Second, after it has released that lock, the decider
-// publishes the outcome by one atomic operation on `state_`, a member of the node. This is the
-// decider's last access to the node. An owner that sees the outcome may return and free the node
-// and the primitive.
+// primitive: it moves `phase_`, a member of the node, from queued to decided. A wait is decided
+// only once, and from then on only the decider may set the outcome. Second, after it has released
+// that lock, the decider publishes the outcome by one atomic operation on `state_`, another member.
+// This is the decider's last access to the node. An owner that sees the outcome may return and free
+// the node and the primitive.
 //
 //   state_        meaning
 //   waiting       Not published. The owner has a waker, or is a thread that does not sleep.

@@ -391,10 +391,10 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // The queue of the other runnables of this thread, if the thread is in sync_wait(). If this
-    // queue is empty, a coroutine tries its operation a few times before it waits, as a thread
-    // does. nullptr: it makes no attempts. This is so on other threads, and also after attempts
-    // without success, until the next runnable runs.
+    // The queue of the other runnables of this thread, if the thread is in sync_wait()
+    // (task/task.hpp). If this queue is empty, a coroutine tries its operation a few times before
+    // it waits, as a thread does. nullptr: it makes no attempts. This is so on other threads, and
+    // also after attempts without success, until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

@@ -241,8 +241,8 @@ private:
                 next -= one_left; // the head is awake and retries without a grant
             }
             // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did.
-            // Another thread may hold the queue's lock. It changes the word by a CAS, which fails
-            // if this step came first. Failure: look again.
+            // Another thread may hold the queue's lock. That thread changes the word by a CAS,
+            // which fails if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return;

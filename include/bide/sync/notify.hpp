@@ -82,8 +82,8 @@ public:
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & stored) != 0) {
             // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-            // stored. Another thread may hold the lock. It changes the word by a CAS, which fails
-            // if this step came first. Failure: look again.
+            // stored. Another thread may hold the lock. That thread changes the word by a CAS,
+            // which fails if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;

@@ -33,8 +33,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// The operation of a wait (core/wait_ops.hpp), or the queue of a thread_wait, names what the wait
-// waits for by these members:
+// The operation of a wait (core/wait_ops.hpp), or the queue of a thread_wait (core/waiter.hpp),
+// names what the wait waits for by these members:
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it
 //   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait

@@ -59,8 +59,8 @@ void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hp
 
 namespace detail {
 
-// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The awaiting
-// coroutine sets `begin_wait`; the host sets the other fields.
+// A job that runs inside of the job that awaits it (basic_worker_host::run_inside() in
+// core/wake_scope.hpp). The awaiting coroutine sets `begin_wait`; the host sets the other fields.
 struct inner_job {
     waker begin_wait;
     bool has_begun_wait = false; // `begin_wait` was called
@@ -71,10 +71,10 @@ struct inner_job {
 } // namespace detail
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
-// thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
-// to run again. The promise of each coroutine has a member task_context(), by which an awaited
-// coroutine finds the context. If a promise has no such member, its coroutine resumes as
-// core/async_op.hpp describes.
+// thread runs by sync_wait() (task/task.hpp). At any time the chain runs, waits in its last
+// coroutine, or is about to run again. The promise of each coroutine has a member task_context(),
+// by which an awaited coroutine finds the context. If a promise has no such member, its coroutine
+// resumes as core/async_op.hpp describes.
 template <class Platform> class basic_task_context {
 public:
     // Begins a wait of the chain. From now on, a canceller may call at.interrupt once, to end the

@@ -28,7 +28,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // but any thread that releases a lock or sends an item may still post. So shutdown() itself runs
 // the jobs, in place of the context:
 //
-//   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
+//   1. It sets `is_shut_`. From then on a post goes to the queue `left_`, and not to the executor.
 //   2. It waits for the posts that have begun before.
 //   3. It moves the runnables that are still queued to `left_`. If Asio runs their steps later, the
 //      steps find nothing to run.

@@ -103,8 +103,8 @@ public:
                 return false;
             }
             // Order: release [permit.release]; the caller that takes the permits sees what was done
-            // before. Another thread may hold the lock. It changes the word by a CAS, which fails
-            // if this step came first.
+            // before. Another thread may hold the lock. That thread changes the word by a CAS,
+            // which fails if this step came first.
             if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return true;
