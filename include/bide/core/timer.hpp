@@ -62,10 +62,10 @@ namespace bide { inline namespace BIDE_ABI {
 // cancelled. It may also be later, but at most by one tick of the wheel. A timer that is added with
 // a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it again.
 //
-// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. While a
-// timer fires, the lock is free, and the list `calls_` names the timer. If a timer is firing,
-// cancel() waits until the firing ends. On the thread that fires the timer, cancel() does not wait.
-// After cancel() has returned, no other thread accesses the timer.
+// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A thread
+// fires a timer without the lock. Meanwhile the list `calls_` names the timer. If a timer is
+// firing, cancel() waits until the firing ends. On the thread that fires the timer, cancel() does
+// not wait. After cancel() has returned, no other thread accesses the timer.
 
 namespace detail {
 

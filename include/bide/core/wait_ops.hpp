@@ -102,8 +102,8 @@ private:
 
 } // namespace detail
 
-/// The result type of an operation whose value is a T. For an operation that returns a result<void,
-/// E>, a primitive may define an empty T and specialise this class for that T.
+/// The result type of an operation whose value is a T: result<T>. If an operation is to return a
+/// result<void, E>, its primitive defines an empty T and specialises this class for that T.
 template <class T> struct as_result {
     /// The result type.
     using type = result<T>;

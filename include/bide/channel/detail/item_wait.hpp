@@ -362,9 +362,9 @@ public:
         return recv_at(s, to, out, limit);
     }
     // Requires: `out` is empty.
-    // A sender reads the `destination` of a waiting receiver and then writes the item. If both fit
-    // into one cache line (place_for_one), the item is received there and then moved to `out`. So
-    // the sender accesses one line, not two.
+    // A sender reads the `destination` of a waiting receiver and then writes the item. If the
+    // destination and the item fit into one cache line, the item is received in a place_for_one and
+    // then moved to `out`. So the sender accesses one line, not two.
     template <class Limit>
     static wait_status recv(Source& s, std::optional<T>& out, const Limit& limit) noexcept {
         if constexpr (sizeof(place_for_one) > 64) {
