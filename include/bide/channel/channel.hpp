@@ -761,9 +761,9 @@ private:
 
     // Returns true if there are waiters on that side.
     // Order: seq_cst [ring.position]; the caller has moved a position before. Acquire
-    // [brief_lock.release]; if the flag was lowered, the caller sees the positions that were moved
-    // for the waiters. So a thread that finds no waiter and then reads the ring, as pass_on() does,
-    // sees what the last waiter took or put in.
+    // [brief_lock.release]: before a thread lowers the flag, it moves the items of the waiters into
+    // or out of the ring, under the lock. A caller that finds the flag lowered sees these moves.
+    // pass_on() needs that, because it finds no waiter and then uses the ring.
     bool any(side which) const noexcept {
         return (word_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }

@@ -36,8 +36,9 @@
 ///     // again() a few times. Each again() tries the operation, because another thread may be
 ///     // about to complete it. Returns when again() has returned true.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // Returns the runnable whose run completes the wait; it may have run already. If it is
-///     // the next of this worker, it runs inside of the coroutine's job before the wait begins.
+///     // Returns the runnable whose run completes the wait. It may have run already. If it is the
+///     // next job of this worker, the worker runs it before the wait begins, inside of the job
+///     // that runs the coroutine.
 ///     runnable& awaited_job() const noexcept;
 ///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls
 ///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins

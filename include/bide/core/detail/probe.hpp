@@ -38,8 +38,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it
 //   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait
-//   static constexpr const char* waited_for;  the kind of the primitive, which may have
-//                                             this member instead
+//   static constexpr const char* waited_for;  the kind of the primitive; the class of the
+//                                             primitive may have this member instead
 //
 // An operation may declare the two functions with a parameter for its payload.
 
