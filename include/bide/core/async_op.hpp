@@ -32,11 +32,11 @@
 /// - The thread whose call (a release, a notification or a close) has granted the wait, until the
 ///   call has returned. Inside of the call, that thread itself may destroy the coroutine.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
-///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. This
-///   lasts until the coroutine has suspended again.
+///   (core/wake_scope.hpp), and a thread of bide's service (core/timer.hpp) after a stop or a
+///   time-out. Each counts until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
-///   on a thread that prevents the executor from running. A resumption that was posted already must
-///   not run afterwards.
+///   on a thread that prevents the executor from running meanwhile, for example on the only thread
+///   of the executor. A resumption that was posted already must not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
 /// destroyed while a release on another thread resumes it. Waits by callbacks have no such
@@ -72,7 +72,7 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // Holds the node of a coroutine's wait, and resumes the coroutine after the wait.
 //
 // A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
-// and these data share their memory. If the budget of operations is spent (core/wake_scope.hpp),
+// and these data lie in one union. If the budget of operations is spent (core/wake_scope.hpp),
 // yield() lets other tasks run before the wait begins: it queues a runnable of the coroutine behind
 // the jobs that are queued already. For a coroutine of a task, this is the runnable of the task.
 // For one that stands alone, it is a member of this object.
@@ -85,8 +85,8 @@ public:
     // `where` is the executor that resumes the coroutine. If `where` is empty, sets it to the
     // coroutine's own executor, or to the current worker if the coroutine has none. If the caller
     // has named an executor other than the coroutine's own, that executor counts the wait as a user
-    // (core/resume.hpp). If `is_posted`, it does not, because the coroutine is posted there at
-    // once.
+    // (core/resume.hpp). If `is_posted` is true, the executor does not count the wait, because the
+    // coroutine is posted there at once.
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -120,8 +120,8 @@ public:
 
     // Tries the operation a few times before the wait begins, because another thread may be about
     // to complete it. A thread does the same before it blocks. Returns true if the operation is
-    // complete. Outside of sync_wait(), or if another job is queued for this thread, makes no
-    // attempt and returns false.
+    // complete. Makes no attempt and returns false in these cases: the thread is not in
+    // sync_wait(); another job is queued for this thread; the task is cancelled.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -150,8 +150,8 @@ public:
 
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // If the operation asks for it, makes `then` run in place of the coroutine when the wait is
-    // granted. `then` calls begin_retry().
+    // If the operation has a retry_on_grant(), makes `then` run in place of the coroutine when the
+    // wait is granted. `then` calls begin_retry().
     void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
         if (how.retry_on_grant != nullptr) {
             node.set_waker(how.retry_on_grant(what).by(where(), then));
@@ -584,11 +584,11 @@ private:
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // These other jobs may cancel the awaiting task, which then continues. So before the host runs
-// these jobs, it calls begin_wait of each awaiting task, the innermost one first. Each of these
-// tasks then begins its wait. From then on, the awaiting task may continue or be destroyed before
-// the inner job returns. So after the inner job, await_suspend() first reads `has_begun_wait` in
-// the inner_wait, which lies on the stack. If that flag is true, await_suspend() accesses nothing
-// else.
+// these jobs, it calls the waker `begin_wait` of each inner_job, the innermost one first. The call
+// begins the wait of the task that awaits this job. From then on, the awaiting task may continue or
+// be destroyed before the inner job returns. So after the inner job, await_suspend() first reads
+// `has_begun_wait` in the inner_wait, which lies on the stack. If that flag is true,
+// await_suspend() accesses nothing else.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -754,8 +754,8 @@ private:
         return true;
     }
 
-    // Queues the wait. Returns false if it is complete. If it returns true, another thread may have
-    // resumed the coroutine.
+    // Queues the wait. Returns false if the wait is complete. If this function returns true,
+    // another thread may have resumed the coroutine.
     bool enqueue() noexcept {
         if (!wait_.begin(waker(&on_interrupt, this))) {
             if (op_.ops_->on_cancel == nullptr) {
@@ -845,8 +845,8 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // Ends the wait because of a stop, a time-out or a cancelled task. If its end releases other
-    // coroutines, they resume on another thread.
+    // Ends the wait because of a stop, a time-out or a cancelled task. If the end of the wait
+    // releases other coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // a waker may destroy this coroutine

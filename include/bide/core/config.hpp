@@ -60,8 +60,8 @@
 ///                                        Files of one program may differ in it. If they do, the
 ///                                        linker keeps one version of each shared inline function:
 ///                                        with probes or without.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. So are
-///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
+///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.

@@ -31,7 +31,7 @@
 //
 // The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
 // timer unparks the timer thread. So does a thread that posts a runnable for which another resumer
-// is needed. So the service has only one sleep protocol.
+// is needed. Because of this, the service has only one sleep protocol.
 
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -62,10 +62,10 @@ namespace bide { inline namespace BIDE_ABI {
 // cancelled. It may also be later, but at most by one tick of the wheel. A timer that is added with
 // a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it again.
 //
-// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A timer
-// fires outside the lock and is listed in `calls_` meanwhile. If a timer is firing, cancel() waits
-// until the firing ends. On the thread that fires the timer, cancel() does not wait. After cancel()
-// has returned, no other thread accesses the timer.
+// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A thread
+// fires a timer without the lock. Meanwhile the list `calls_` names the timer. If a timer is
+// firing, cancel() waits until the firing ends. On the thread that fires the timer, cancel() does
+// not wait. After cancel() has returned, no other thread accesses the timer.
 
 namespace detail {
 
@@ -74,13 +74,13 @@ namespace detail {
 // next occupied slot.
 //
 // A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the
-// tick that the wheel has reached, never later than the present. The level of a node is that of the
-// highest digit in which the tick of the node differs from `reached_`. The slot is the value of
-// that digit. So all nodes at a level are due before all nodes at higher levels. The first occupied
-// slot of the lowest occupied level holds the next node. When the time of a slot above level 0 has
-// come, the nodes of the slot move down. If the slot has at most 16 nodes, `reached_` first
-// advances to the tick of the earliest node, but not beyond the present. So if this node is due, it
-// moves to level 0 at once.
+// tick that the wheel has reached, never later than the present. The level of a node is the
+// position of the highest digit in which the tick of the node differs from `reached_`. The slot is
+// the value of that digit. So all nodes at a level are due before all nodes at higher levels. The
+// first occupied slot of the lowest occupied level holds the next node. When the time of a slot
+// above level 0 has come, the nodes of the slot move down. If the slot has at most 16 nodes,
+// `reached_` first advances to the tick of the earliest node, but not beyond the present. So if
+// this node is due, it moves to level 0 at once.
 //
 // At level 0, the nodes of one tick are in one list. If few of them are pushed out of order, the
 // list is sorted by time. If many are, a due node may be behind a later node of the same tick. It
@@ -389,7 +389,7 @@ public:
         return next_.load(std::memory_order_seq_cst);
     }
 
-    /// Raises next_ns() if the earliest timers were cancelled, and returns it.
+    /// Returns next_ns(). If the earliest timers were cancelled, raises next_ns() before.
     std::int64_t next_live_ns() noexcept {
         lock();
         if (!wheel_.is_moving()) {
@@ -482,9 +482,9 @@ private:
         mine.firing = nullptr;
         if (cancelling_ != 0) {
             // Order: relaxed; written under the lock. A canceller sleeps only while the count is
-            // still the one that it has read. If it has read the old count, it no longer falls
-            // asleep, or is woken below. A canceller that reads the new count no longer waits for
-            // this firing.
+            // still the one that it has read. A canceller that has read the old count either does
+            // not fall asleep, or is woken below. A canceller that reads the new count no longer
+            // waits for this firing.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
             futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -961,9 +961,9 @@ template <class Platform> void add_service_timer(timer& t) noexcept {
     }
 }
 
-// Arms the time-out of a wait. The timer goes to the scheduler of this worker if the running task
-// is about to begin that wait and will resume there. That is safe, because the task ends before its
-// scheduler does. Every other timer goes to the service.
+// Arms the time-out of a wait that the running task is about to begin. If the task will resume on
+// the scheduler of this worker, the timer goes to that scheduler. This is safe, because the task
+// ends before its scheduler does. Every other timer goes to the service.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&
