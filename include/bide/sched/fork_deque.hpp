@@ -53,12 +53,12 @@
 //
 // If the deque has neither public nor private jobs, the next push looks. Proof: bottom, the depth
 // of the push, then equals top. `limit_` is at least top + 2, and so above the depth, in each of
-// three cases. The owner took back the last job: it saw this top, and set the limit. The owner set
-// this top in reset(), which keeps such a limit. Or a thief took the last job, and then wrote
-// `requested`.
+// three cases: (1) the owner took back the last job, saw this top, and set the limit; (2) the owner
+// set this top in reset(), where the limit was high enough already; (3) a thief took the last job,
+// and then wrote `requested`.
 //
-// A late request may replace another request. Each request is an exchange. So an owner that reads
-// the last of several requests in a row sees which jobs all their thieves have taken.
+// A late request may replace another request. Each request is an exchange with release order. So an
+// owner that acquires the last of several requests sees which jobs all these thieves have taken.
 //
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
 // publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
@@ -166,9 +166,9 @@ public:
     void reset(depth_type at) noexcept {
         // Order: release [fork_deque.bottom]; as in push().
         bottom_.store(at, std::memory_order_release);
-        // The present limit is still valid, because it is at least two above this depth: a thief
-        // took the last public job and wrote `requested`, or the owner took that job back and set
-        // the limit.
+        // The present limit is still valid, because it is at least two above this depth. Either a
+        // thief took the last public job and wrote `requested`, or the owner took back the last
+        // public job and set the limit.
         // Order: release [fork_deque.publishing]; if a thief sets the bit `publishing` after this
         // step, the thief reads the bottom that was written above. If a thief has set the bit
         // before, this step clears the bit.

@@ -4,7 +4,7 @@
 
 // The global queue: a linked list under a lock. It holds jobs that external threads have pushed,
 // and jobs that did not fit into the ring of a worker (run_queue.hpp), which could not grow. If
-// workers do not steal, it also holds jobs that have yielded. One word has lock and length:
+// workers do not steal, it also holds jobs that have yielded. One word has the lock and the length:
 //
 //   length << 2 | lock_bits
 //

@@ -29,7 +29,7 @@ class run_loop_core;
 struct run_loop_access;
 } // namespace detail
 
-/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. It
+/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. A loop
 /// starts no thread. So it suits the main loop of a game or of a user interface, tests, and
 /// programs with one thread. One thread at a time runs the loop. Other threads may spawn and post
 /// at any time.

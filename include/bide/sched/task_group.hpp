@@ -38,10 +38,10 @@ namespace detail {
 // The group has a list of the members that have not been cancelled. A cancellation empties the
 // list. For each member, the cancellation takes a reference under the lock, and cancels the member
 // without the lock. A member may be a task that waits for another group. That group is then
-// cancelled, too, but without recursion: it is appended to the list of the first cancellation
-// (cancel_round). So the stack does not grow with the depth of nested groups. The cancel_round
-// counts as a child of each group in its list, so each group exists until its members have been
-// cancelled.
+// cancelled, too, but without recursion: the group is appended to a list of groups that the first
+// cancellation has (cancel_round). So the stack does not grow with the depth of nested groups. The
+// cancel_round counts as a child of each group in that list, so each group exists until its members
+// have been cancelled.
 //
 // If a task that waits for its group is cancelled, it continues to wait until all members have
 // ended (wait_steps::on_cancel).
@@ -51,7 +51,7 @@ namespace detail {
 // not enqueue `w` and returns that outcome.
 // If `what` is an outcome, completes `w` with it and returns it. If the select of `w` has already
 // chosen another case, does nothing and returns waiting.
-// Requires: the caller holds the lock of the queue. When it has released the lock, the caller
+// Requires: the caller holds the lock of the queue. After the release of the lock, the caller
 // passes the result to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
@@ -485,11 +485,11 @@ public:
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Starts a child. `source` is a task or a function. If the function returns a task, the calling
-    /// thread calls it at once. It exists until the child has ended, so the coroutine of a lambda
-    /// may use the captures. Any other function is called when the child runs. The value of the
-    /// child is dropped. If the group is cancelled, the child
-    /// never starts. If the runner has shut down, the child counts as failed with stopped_error.
+    /// Starts a child. `source` is a task or a function. If the function returns a task, the
+    /// calling thread calls the function at once. The function exists until the child has ended, so
+    /// the coroutine of a lambda may use the captures. Any other function is called when the child
+    /// runs. The value of the child is dropped. If the group is cancelled, the child never starts.
+    /// If the runner has shut down, the child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call: use async_spawn().
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
@@ -678,7 +678,7 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
             w.await_outcome();
             return;
         }
-    } // another thread runs them
+    } // another thread runs the members
     scheduler* const here = scheduler::current();
     auto* const threads = here != nullptr ? &scheduler_access::core(*here).blocking() : nullptr;
     if (threads == nullptr) {

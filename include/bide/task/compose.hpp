@@ -66,8 +66,8 @@ namespace detail {
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
 // shielded before the wait, its context refuses the wait. The parent then cancels the children
-// before it starts them. It waits without its context, and is resumed by the runnable of
-// resumption().
+// before it starts them. It waits without its context, and is resumed by the runnable that
+// resumption() of the context returns.
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
 // cancelled task awaits behaves in the same way. If a child of when_any() has won before another
@@ -100,8 +100,8 @@ namespace detail {
 // chain that never waits may depend on one of its forked children. So the worker counts consecutive
 // pauses, and after a number of them queues the oldest forked child.
 
-// An executor that resumes coroutines on the calling thread, as a thread that ends a wait resumes a
-// coroutine without an executor (core/wake_scope.hpp).
+// An executor that resumes coroutines on the calling thread. A thread that ends the wait of a
+// coroutine without an executor does the same (core/wake_scope.hpp).
 template <class Platform> class BIDE_SHARED on_this_thread {
 public:
     void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
@@ -452,7 +452,8 @@ private:
             context_->end_wait();
             return to_parent();
         }
-        // A cancelled child is not taken back, because only run() starts it with a spent budget.
+        // A cancelled child is not taken back. It must start with a spent budget, and only run()
+        // (task_control.hpp) starts it so.
         if (here.host == nullptr || next->state_.is_cancelled() ||
             !here.host->take_back(next->to_run())) {
             return count_parent_down(1 + ended_in_place_);

@@ -7,10 +7,10 @@
 ///
 /// The range is a container, an array, another range with forward iterators, or an object with
 /// next(). Each call of next() returns an optional item, or an awaitable whose value is an optional
-/// item. An optional item, such as std::optional, converts to bool and can be dereferenced. When
-/// next() has returned an empty one, it is not called again. One task at a time calls next() and
-/// awaits its result. A range that is an lvalue is used by reference. A range that is an rvalue is
-/// moved into the operation.
+/// item. An optional item, such as std::optional, converts to bool and can be dereferenced. After
+/// next() has returned an empty one, next() is not called again. One task at a time calls next()
+/// and awaits its result. A range that is an lvalue is used by reference. A range that is an rvalue
+/// is moved into the operation.
 ///
 /// For each item, `f(item)` returns a task. Items are begun in the order of the range. The function
 /// may be called at the same time on different workers. For a container, the function gets

@@ -7,7 +7,8 @@
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/resume.hpp>
 
-// Sanitizers do not find a use after free in recycled memory. So their builds do not recycle.
+// Sanitizers do not find a use after free in recycled memory. So builds with a sanitizer do not
+// recycle.
 #if !defined(BIDE_RECYCLE_FRAMES)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_RECYCLE_FRAMES 0
@@ -345,10 +346,10 @@ struct recycled {
 // A coroutine whose promise has no awaited_frames() is a leaf of this tree. An awaiter in the frame
 // of such a coroutine is the root of another tree.
 
-// A node of the tree, for an awaited coroutine. `to` is the handle of the coroutine. The handle is
-// empty after the frame was destroyed. `next` is the node of the next coroutine that the same
-// coroutine awaits. During the destruction, `next` is the next node in destruction order. If no
-// other node has the same awaiter, the transfer to the coroutine uses this node, too.
+// A node of the tree, for an awaited coroutine. The base class has two members. `to` is the handle
+// of the coroutine, and is empty after the frame was destroyed. `next` is the node of another
+// coroutine that the same coroutine awaits, or during the destruction, the next node in destruction
+// order. If the coroutine has no other awaited one, the transfer to `to` uses this node, too.
 struct awaited_frame : transfer_node {
     awaited_frame* const* awaits = nullptr; // the frames that `to` awaits: the list in its promise
 
