@@ -66,7 +66,7 @@ struct uring_request : basic_task_links<native_platform, uring_request> {
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
     bool is_taken = false;     // in the list of the requests that look() handles
     bool has_answer = false;   // `answer` is the kernel's answer
-    bool asks_again = false;   // the kernel did not find it: ask again to end it
+    bool asks_again = false;   // the kernel did not find the request: ask again to end it
     wait_status ended_by = wait_status::granted;
     int fd = -1;
     int answer = 0;
@@ -420,10 +420,10 @@ public:
     // the operation returns errc::timeout or errc::stopped, and no byte was transferred.
     //
     // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a
-    // cancellation asks the kernel to end the operation. The wait is over when the kernel confirms
-    // the end, which may be after the device has answered. If the kernel has made the transfer, the
-    // operation returns its result. If the coroutine is destroyed meanwhile, the destructor blocks
-    // until the kernel has ended the operation.
+    // cancellation asks the kernel to end the operation. The wathe request is over when the kernel
+    // confirms the end, which may be after the device has answered. If the kernel has made the
+    // transfer, the operation returns its result. If the coroutine is destroyed meanwhile, the
+    // destructor blocks until the kernel has ended the operation.
     //
     // If no scheduler or run_loop runs the driver, the operation returns errc::no_driver. If the
     // file is in non-blocking mode, an operation that would wait returns
@@ -454,7 +454,7 @@ private:
         basic_uring_driver& of;
 
         // Tries the operation without the ring. If the attempt would block, or if the file does not
-        // support it, the ring does the operation.
+        // support such an attempt, the ring does the operation.
         wait_status try_now(request& r) const noexcept {
             const int before = errno;
             const iovec all{r.data, r.size};

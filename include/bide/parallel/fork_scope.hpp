@@ -16,14 +16,14 @@
 // a job was stolen, the frame waits until the stolen function, and all functions that it has
 // spawned, have ended.
 //
-// The thread of a lane uses it as a stack. So in two cases, a spawned function must not be pushed
-// to the lane of the calling thread. First, the thread is in a join whose second arm is on the
-// lane: the join expects this arm at the top of the lane. Second, the thread is a thief that runs
-// an arm for which a join waits: the function would delay the join. spawn() detects both cases,
-// because the depth of the lane differs from the depth that the frame has stored. It then pushes
-// the function to a separate lane of the scope, called the lane beside. Such a function is called a
-// function beside. All jobs of the lane beside can be stolen, and idle workers take them. The frame
-// of the body runs the remaining jobs at its end.
+// A thread uses its lane as a stack. So in two cases, a spawned function must not be pushed to the
+// lane of the calling thread. First, the thread is in a join whose second arm is on the lane: the
+// join expects this arm at the top of the lane. Second, the thread is a thief that runs an arm for
+// which a join waits: the function would delay the join. spawn() detects both cases: the innermost
+// frame of the thread is not of this scope, or the depth of the lane differs from the depth that
+// this frame has stored. spawn() then pushes the function to a separate lane of the scope, called
+// the lane beside. Such a function is called a function beside. All jobs of the lane beside can be
+// stolen, and idle workers take them. The frame of the body runs the remaining jobs at its end.
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
 // function never runs inside spawn(). It runs in one of three places: on an idle worker; in the
@@ -38,8 +38,8 @@
 //
 // While the frame of the body waits for a function beside, its thread runs no other jobs, because
 // its lane may have older jobs. If the thread ran a job of another thread, that other thread would
-// take jobs from this lane while it waits (leapfrogging). It could take these older ones, which
-// were not forked in the course of its job.
+// wait, and would take jobs from this lane (leapfrogging). The older jobs were not forked in the
+// course of its own job, so it must not take them.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -186,7 +186,8 @@ public:
         order_ = j.order;
         j.call();
     }
-    // Called when the part of this frame has returned. Runs its jobs, or waits for them.
+    // Called when the part of this frame has returned. Runs the jobs of the frame, or waits for
+    // them.
     void finish() noexcept {
         numbers_ = false;
         while (spawned* const youngest = youngest_) {
@@ -333,9 +334,10 @@ public:
     }
 
     /// Spawns a function, which takes nothing or the scope. Its value is ignored. The function is
-    /// called once, as an rvalue. It runs on an idle worker, or on this thread after its spawner,
-    /// the body or a function, has returned. It never runs inside of spawn(), so the caller may
-    /// hold a lock that the function needs.
+    /// called once, as an rvalue. The caller, that is, the body or another function, is its
+    /// spawner. The function runs on an idle worker, or on this thread after its spawner has
+    /// returned. It never runs inside of spawn(), so the caller may hold a lock that the function
+    /// needs.
     ///
     /// Functions run in no fixed order. A thread runs its own spawned functions in reverse order. A
     /// spawn by the body or by a spawned function takes some tens of nanoseconds. It allocates

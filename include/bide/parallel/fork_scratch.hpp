@@ -21,7 +21,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// fork_scratch, one after the other or at the same time.
 ///
 /// make() returns an object, which need not be movable. make() runs on the thread that borrows,
-/// with no lock held. It is called only if all objects that this thread may use are borrowed.
+/// with no lock held. make() is called only if all objects that this thread may use are borrowed.
 /// The destructor destroys all objects. Requires: no object is borrowed.
 template <class Make> class fork_scratch {
     struct object {

@@ -274,7 +274,8 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_copy_if);
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
 /// projection(b)). Everything else is as in parallel_copy_if().
-/// Requires: equal is an equivalence relation, because neighbours of the range are compared.
+/// Requires: equal is an equivalence relation, because each element is compared with its neighbour,
+/// and not with the last copied element as in std.
 template <parallel_range Range, class Out, class Equal = std::ranges::equal_to,
           class Projection = std::identity>
     requires detail::compares_in<Equal, std::ranges::iterator_t<Range>, Projection> &&

@@ -73,8 +73,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sets `to` to the minimum of `to` and `at`. Another thread may read an older, higher number until
-// a join orders it after this call.
+// Sets `to` to the minimum of `to` and `at`. Until a join orders another thread after this call,
+// that thread may read an older, higher number.
 template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     // Order: relaxed, all three; the number publishes no other data.
     std::uint64_t seen = to.load(std::memory_order_relaxed);
@@ -207,8 +207,8 @@ public:
     using range = loop_range<std::uint64_t>;
 
     // Thieves take only parts of at least `least` elements. If `keeps_unit` is true, each call of
-    // run() gets at least one unit of elements and less than two units. If `unit` is greater than
-    // `size`, the loop uses `size` as the unit.
+    // the front's run() gets at least one unit of elements and less than two units. If `unit` is
+    // greater than `size`, the loop uses `size` as the unit.
     parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                   std::uint64_t least = 1, bool keeps_unit = false) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
@@ -238,7 +238,7 @@ public:
             }
         };
         leaf_front front(call);
-        const fork_options none; // `blocks` keeps a reference to its stop token
+        const fork_options none; // `blocks` keeps a reference to none.stop
         parallel_loop blocks(forks_, none, count, 1);
         blocks.run(front, count);
     }
@@ -300,8 +300,9 @@ private:
         std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         bool is_long = true;     // the last unit took as long as a chunk
-        // A half begins with the chunks of its part. What thieves have learned of their elements may
-        // be wrong here: if the first one takes long, the rest must not be in its chunk.
+        // A half begins with the size of this part's chunks, not with learned(). Thieves may have
+        // learned a larger size from shorter elements. A chunk of that size would keep its elements
+        // from thieves, even if the first one takes long.
         const auto advance_half = [&](range half) {
             advance(front, half, chunk);
             return true;

@@ -213,8 +213,8 @@ public:
         return f(buffer());
     }
 
-    // Moves the elements [first, last) to `target` in its destructor if an exception leaves the
-    // scope. So the elements always end up at `target`.
+    // In its destructor, moves the elements [first, last) to `target` if they are not there yet,
+    // for example after an exception. So the elements always end up at `target`.
     class transfer {
     public:
         transfer(const two_places& in, difference first, difference last, place from,

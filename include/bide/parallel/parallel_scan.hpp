@@ -113,7 +113,8 @@ public:
     }
 
     template <class Loop> void join(Loop& loop, part&& done) {
-        // From here on, the sum of a block is the total of all blocks before it.
+        // After this loop, done.sums[n] is no longer the sum of block n, but the total of all
+        // blocks before it.
         for (std::uint64_t n = 0; n != done.blocks; ++n) {
             T behind = combine(*before_, *done.sums[n]);
             done.sums[n].emplace(std::move(*before_));
