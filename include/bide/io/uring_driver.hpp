@@ -310,7 +310,7 @@ private:
                     at = at->next_in_list;
                 }
                 if (at == nullptr) {
-                    continue; // it is over
+                    continue; // the request is over
                 }
                 r->asks_again = true;
             }
@@ -420,10 +420,10 @@ public:
     // the operation returns errc::timeout or errc::stopped, and no byte was transferred.
     //
     // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a
-    // cancellation asks the kernel to end the operation. The wathe request is over when the kernel
-    // confirms the end, which may be after the device has answered. If the kernel has made the
-    // transfer, the operation returns its result. If the coroutine is destroyed meanwhile, the
-    // destructor blocks until the kernel has ended the operation.
+    // cancellation asks the kernel to end the operation. The wait is over when the kernel confirms
+    // the end, which may be after the device has answered. If the kernel has made the transfer, the
+    // operation returns its result. If the coroutine is destroyed meanwhile, the destructor blocks
+    // until the kernel has ended the operation.
     //
     // If no scheduler or run_loop runs the driver, the operation returns errc::no_driver. If the
     // file is in non-blocking mode, an operation that would wait returns

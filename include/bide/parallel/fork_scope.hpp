@@ -8,22 +8,23 @@
 //
 // How the functions of a scope are stored, run and waited for.
 //
-// A scope has parts: its body, which runs on the thread that has called fork_scope(), and each
-// function that a thief, that is, another thread, has taken. Each part has a frame, which belongs
-// to the thread that runs the part. The functions that the part spawns are jobs on the lane of that
-// thread, like the second arms of joins. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.)
-// When the part has returned, the frame takes its jobs back, the youngest first, and runs them. If
-// a job was stolen, the frame waits until the stolen function, and all functions that it has
-// spawned, have ended.
+// A scope has parts. One part is its body, which runs on the thread that has called fork_scope().
+// Each function that a thief, that is, another thread, has taken is one more part. Each part has a
+// frame, which belongs to the thread that runs the part. The functions that the part spawns are
+// jobs on the lane of that thread, like the second arms (functions) of joins. (A lane is a deque of
+// jobs, sched/detail/fork_lane.hpp.) When the part has returned, the frame takes its jobs back, the
+// youngest first, and runs them. If a job was stolen, the frame waits until the stolen function,
+// and all functions that it has spawned, have ended.
 //
 // A thread uses its lane as a stack. So in two cases, a spawned function must not be pushed to the
 // lane of the calling thread. First, the thread is in a join whose second arm is on the lane: the
 // join expects this arm at the top of the lane. Second, the thread is a thief that runs an arm for
-// which a join waits: the function would delay the join. spawn() detects both cases: the innermost
-// frame of the thread is not of this scope, or the depth of the lane differs from the depth that
-// this frame has stored. spawn() then pushes the function to a separate lane of the scope, called
-// the lane beside. Such a function is called a function beside. All jobs of the lane beside can be
-// stolen, and idle workers take them. The frame of the body runs the remaining jobs at its end.
+// which a join waits: the function would delay the join. spawn() detects both cases. Either the
+// innermost frame of the thread is not of this scope, or the depth of the lane differs from the
+// depth that this frame has stored. spawn() then pushes the function to a separate lane of the
+// scope, called the lane beside. Such a function is called a function beside. All jobs of the lane
+// beside can be stolen, and idle workers take them. The frame of the body runs the remaining jobs
+// at its end.
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
 // function never runs inside spawn(). It runs in one of three places: on an idle worker; in the
@@ -375,8 +376,8 @@ public:
     }
 
 private:
-    // The order of the functions beside, as the head of this file calls them. The functions that
-    // the body spawns itself have lower orders.
+    // `order_beside` is the order of the functions beside (see the head of this file). The
+    // functions that the body spawns itself have lower orders.
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 

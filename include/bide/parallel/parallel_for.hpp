@@ -623,9 +623,9 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_for,
                                      (std::invocable<Args&, std::iter_reference_t<It>> && ...)));
 
 /// Calls body(chunk) for parallel_chunks that together cover the range, in any order. The loop
-/// chooses the number of elements of a chunk, which is at least fork_options::grain. Use it if an
-/// iteration needs an object that is costly to make, such as a buffer. Also use it if one call for
-/// many elements is faster than many calls.
+/// chooses the number of elements of a chunk, which is at least fork_options::grain. Use this
+/// function if an iteration needs an object that is costly to make, such as a buffer, or if one
+/// call for many elements is faster than many calls.
 /// Blocks, throws, cancellation: as parallel_for(). A stop or an exception takes effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
 /// Requires: body may be called by several threads at once, for different chunks.

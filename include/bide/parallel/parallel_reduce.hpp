@@ -16,19 +16,19 @@
 /// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a short loop
-// does (parallel_for.hpp): one thread computes the tree from the left. It reads the clock each time
-// the number of iterations has doubled. If it finds that 4 us have passed, the remaining part of
-// the same tree becomes a fork-join.
+// does (parallel_for.hpp): one thread computes the tree from the left. That thread reads the clock
+// each time the number of iterations has doubled. If it finds that 4 us have passed, the remaining
+// part of the same tree becomes a fork-join.
 
 #include <bide/parallel/parallel_for.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if a T can be constructed from a From without loss. If T is a number, a conversion that
-// list-initialisation rejects as narrowing is rejected, with one exception: a conversion from an
-// integer type to a floating-point type is allowed if it is exact for all values. If T is a class,
-// its constructors decide.
+// True if a T can be constructed from a From without loss. If T is a number, a narrowing conversion
+// is rejected, as in list-initialisation. There is one exception: a conversion from an integer type
+// to a floating-point type is allowed if it is exact for all values. If T is a class, its
+// constructors decide.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -220,9 +220,9 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
 /// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), grouped as the head of
 /// this file describes. The identity is combined once, on the left. For an empty range, returns the
 /// identity. The indices are as for parallel_for(). combine is called with two rvalues of T, the
-/// left operand first. It need not be commutative. T is move-constructed and move-assigned, never
-/// copied, and needs no default constructor. The values of map and combine are converted to T. If
-/// they are numbers, T must represent each value of their type.
+/// left operand first. combine need not be commutative. T is move-constructed and move-assigned,
+/// never copied, and needs no default constructor. The values of map and combine are converted to
+/// T. If they are numbers, T must represent each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of map and combine that threw, the exception of the first call in index
 /// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Other exceptions are

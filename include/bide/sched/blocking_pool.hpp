@@ -107,7 +107,8 @@ public:
     }
 
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
-    /// starts that thread. A thread calls it before it waits for tasks of other threads.
+    /// starts that thread. Called by a thread that is about to block until other tasks have ended,
+    /// because these tasks may need a thread.
     BIDE_COLD void raise_limit() noexcept {
         lock();
         extra_threads_ = extra_threads_ + 1;

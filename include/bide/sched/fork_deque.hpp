@@ -378,8 +378,8 @@ private:
             const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
             if (n != 0) {
                 // Order: relaxed; the CAS below publishes jobs. If a thief takes one of these jobs,
-                // or sets the bit `publishing` after that CAS, its write of `requested` comes after
-                // this store.
+                // or sets the bit `publishing` after that CAS, the write of `requested` by this
+                // thief comes after this store.
                 limit_.store(next_limit, std::memory_order_relaxed);
                 // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
                 // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure

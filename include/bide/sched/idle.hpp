@@ -113,8 +113,9 @@ public:
 
     /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
     /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
-    /// there is a timed sleeper. If there is a timed sleeper, the end of a search does not wake a
-    /// worker for the arm either. If no worker takes the arm, the thread that forked it runs it.
+    /// there is a timed sleeper. While there is a timed sleeper, does not set `deferred`, so the
+    /// end of a search wakes no worker for the arm either. If no worker takes the arm, the thread
+    /// that forked it runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }

@@ -44,7 +44,7 @@ namespace detail {
 // have been cancelled.
 //
 // If a task that waits for its group is cancelled, it continues to wait until all members have
-// ended (wait_steps::on_cancel).
+// ended (wait_steps::on_cancel, core/wait_ops.hpp).
 
 // Enqueues the waiter `w` or completes it.
 // If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
@@ -305,7 +305,7 @@ private:
         remove(m);
     }
 
-    // This is the last access to the group.
+    // Called when a member has ended. This call is the last access to the group.
     void remove(member& m) noexcept {
         const bool is_body = m.is_body_;
         lock::acquire(lock_);
@@ -449,13 +449,13 @@ public:
           group_(limit == no_limit ? nullptr : &room_) {}
     task_group& operator=(task_group&&) = delete;
 
-    /// Returns a task that runs the task body(group), and waits for the body and all children. Its
-    /// value is the value of the body. It starts when it is awaited, and blocks no thread.
+    /// Returns a task that runs the task body(group), and waits for the body and all children. The
+    /// returned task has the value of the body, starts when it is awaited, and blocks no thread.
     ///
     /// The body runs as a separate task on `where`, and may wait for the children. If the body
     /// fails, the children are cancelled. If a child fails, the other children and the body are
     /// cancelled. With GCC before 13, give the body a name in an earlier statement (see
-    /// scheduler::spawn()).
+    /// task_runner::spawn()).
     /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
     /// blocks until the body and all children have ended.
     /// Throws: the first failure, after the body and all children have ended; stopped_error, if the

@@ -21,8 +21,9 @@ public:
 
     /// Starts a task. `source` is one of these:
     /// - a task;
-    /// - a function that returns a task. The function is called at once, on the calling thread. It
-    ///   exists as long as the task, so the captures of a lambda stay valid for its coroutine;
+    /// - a function that returns a task. The function is called at once, on the calling thread. The
+    ///   function exists as long as the task, so the captures of a lambda stay valid for its
+    ///   coroutine;
     /// - another function, which the task runs. Its return value or its exception is the outcome.
     ///
     /// If the runner is shutting down, the task does not run, and its handle reports errc::stopped.
@@ -30,8 +31,8 @@ public:
     /// room.
     ///
     /// The tasks of a run_loop run only on the thread that runs the loop. If that thread calls
-    /// join_handle::join() of such a task, the thread blocks, and the task never ends. Use
-    /// run_loop::run_until() or async_join() instead.
+    /// join_handle::join() of such a task, the thread blocks, and an unfinished task never ends.
+    /// Use run_loop::run_until() or async_join() instead.
     ///
     /// With GCC before 13, a co_await expression must not contain a lambda that captures by value,
     /// nor an argument in braces: GCC destroys both twice (BIDE_BRACED_AWAIT_BUG in

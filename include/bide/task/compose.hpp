@@ -59,14 +59,14 @@ namespace detail {
 // counts as one more. The thread that counts down to zero resumes the parent [when.ended], and does
 // not access the state afterwards. Only two threads access children that they do not run: the
 // thread of the parent, which starts the children, and the thread of a child that cancels the other
-// children, such as the winner. Both do so before their own count-down. A thread that cancels the
-// parent accesses the children, too, but is not counted. It claims the parent instead
+// children, such as the winner. Both threads do so before their own count-down. A thread that
+// cancels the parent accesses the children, too, but is not counted. It claims the parent instead
 // (task_control.hpp), so the parent stays in its wait until that thread has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
 // shielded before the wait, its context refuses the wait. The parent then cancels the children
-// before it starts them. It waits without its context, and is resumed by the runnable that
+// before it starts them. The parent waits without its context, and is resumed by the runnable that
 // resumption() of the context returns.
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
@@ -90,8 +90,8 @@ namespace detail {
 // shields and its own stop token. If that child waits, its worker posts the forked children and
 // runs other jobs. When the child resumes and ends, on any worker, the next child or the parent
 // continues on that worker. If the child ends on a thread that is no worker, or after code outside
-// of bide has resumed it, it ends like a stolen child. It then also counts down for the parent, and
-// no further child is started in place.
+// of bide has resumed it, the child ends like a stolen one. The child then also counts down for the
+// parent, and no further child is started in place.
 //
 // If the budget is spent before a child starts, that child pauses, and other jobs may run first. In
 // that case, the worker moves the forked children of this chain to `run_`. If they stayed on the

@@ -23,7 +23,8 @@
 // The items are processed by `limit` tasks, the runners. If the range knows its size and has fewer
 // items, there is one runner for each item. A runner takes an item, calls `f`, awaits the task of
 // the item, and repeats. So an item costs a call and an await, but neither a spawn nor a permit.
-// The runners start like the children of when_all(). The first runner that fails cancels all.
+// The runners start like the children of when_all(). The first runner that fails cancels all
+// runners.
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>

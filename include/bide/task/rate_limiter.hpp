@@ -10,11 +10,11 @@
 // rounded.
 //
 // A token consists of parts, and the bucket counts parts only. The parts come, that is, are added
-// to the bucket, one after the other: n parts in each period, the k-th one at the time ceil(k *
-// period / n) after the start. The bucket holds at most B parts and is full at the start. B is the
-// burst, which the user gives in tokens, times the parts of a token. Let come(t) be the number of
-// parts that have come until t. Then the bucket contains come(t) + B - spent parts. If that is more
-// than B, the bucket has overflowed, and come(t) replaces `spent`.
+// to the bucket, one after the other. In each period, n parts come. The k-th part comes at the time
+// ceil(k * period / n) after the start. The bucket holds at most B parts and is full at the start.
+// B is the burst, which the user gives in tokens, times the parts of a token. Let come(t) be the
+// number of parts that have come until t. Then the bucket contains come(t) + B - spent parts. If
+// that is more than B, the bucket has overflowed, and come(t) replaces `spent`.
 //
 // One CAS takes c parts at the time t:
 //

@@ -170,8 +170,8 @@ private:
     }
 
     // Runs queued runnables. Posts the strand again only if a runnable is left. A post for nothing
-    // could block the destructor for ever: the destructor waits until each post has run, and it may
-    // run on the only thread of `where_`.
+    // could block the destructor for ever: the destructor waits until each post has run, and the
+    // destructor may run on the only thread of `where_`.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

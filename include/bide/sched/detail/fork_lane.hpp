@@ -51,10 +51,11 @@
 //
 // Wakes. An idle worker could run a published arm (one that thieves may take), but a wake takes the
 // caller longer than a whole small fork-join. So each place in the program that begins an outermost
-// fork-join stores the average work of these fork-joins (basic_fork_call_site). The work is the
-// time of the caller, without its wakes and waits, times n + 1. Here n is the number of arms that
-// the caller waited for because thieves ran them. If the waits counted, a preempted thief would
-// make a small fork-join look large, and the next fork-join would wake too many workers.
+// fork-join stores the average work of these fork-joins (basic_fork_call_site). The work is
+// estimated as the time of the caller, without its wakes and waits, times n + 1. Here n is the
+// number of arms that thieves ran and the caller waited for. If the waits counted, a preempted
+// thief would make a small fork-join look large, and the next fork-join would wake too many
+// workers.
 //
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.

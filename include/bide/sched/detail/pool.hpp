@@ -9,7 +9,7 @@
 // A worker looks for its next job in this order:
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and jobs from a
-//                     ring that has many more than its own ring (global_queue_interval)
+//                     ring that is much longer than its own (global_queue_interval)
 //   high, low, pinned jobs, by the shares of their classes (class_shares); only after the first
 //                     such job was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
@@ -168,8 +168,8 @@ public:
                 return;
             }
             // Order: relaxed; if a thread that adds an earlier timer misses this store, that thread
-            // finds in the idle word a sleeper to wake [idle.announce]. Failure: the loop reads
-            // again.
+            // finds a sleeper to wake in the word of idle.hpp [idle.announce]. Failure: the loop
+            // reads again.
             if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
                 mine = first;
@@ -1014,8 +1014,8 @@ private:
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, how_.max_timed_sleep_ns);
     }
 
-    // Sleeps. Returns true if another thread woke the worker. Returns false if the worker woke
-    // itself for one of its roles: its time has come, or the driver has returned.
+    // Sleeps. Returns true if another thread woke the worker. Returns false if the worker woke for
+    // a role: the time of the role has come, or the driver has returned.
     bool sleep(worker& w, bool is_timed) noexcept {
         std::int64_t until = never;
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });

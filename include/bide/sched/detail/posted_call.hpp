@@ -36,9 +36,9 @@ public:
         wait_status try_now() const noexcept {
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
-        // Posts the call here and not earlier, so that a task that was cancelled before this wait
-        // makes no call: on_cancel() has then requested the stop before the post, and the runnable
-        // sees it.
+        // Posts the call here and not earlier. If the task was cancelled before this wait,
+        // on_cancel() requests the stop before the post. So the runnable sees the stop request and
+        // makes no call.
         wait_status enqueue(node& w) const noexcept {
             of.begin();
             return of.ended_.enqueue(w);

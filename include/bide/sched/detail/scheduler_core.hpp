@@ -35,11 +35,11 @@
 //     of the pool may be blocked, and then none of them can try.
 //   - A thread has left. reap() joins it when it has ended.
 //
-// `armed_` is set while the timer is started. A thread that finds `armed_` set relies on the next
-// firing of the timer, which sees what the thread has changed in the pool. Proof: both use the pool
-// under its lock. The thread does so before it reads `armed_`; the firing does so after it has
-// reset `armed_`. If the firing acquired the lock first, the thread would find `armed_` reset. So
-// the thread acquired the lock first.
+// `armed_` is set from the start of the timer until it fires. A thread that finds `armed_` set
+// relies on the next firing of the timer, which sees what the thread has changed in the pool.
+// Proof: both use the pool under its lock. The thread does so before it reads `armed_`; the firing
+// does so after it has reset `armed_`. If the firing acquired the lock first, the thread would find
+// `armed_` reset. So the thread acquired the lock first.
 
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
@@ -118,8 +118,8 @@ BIDE_COLD inline unsigned cpu_count() noexcept {
 // ---- The scheduler of a thread
 
 // The scheduler to which a thread belongs. In a fork-join, it is the scheduler of the fork-join;
-// otherwise, the scheduler that started the thread. It is also set during callbacks, and on those
-// threads of a scheduler that own no worker.
+// otherwise, the scheduler that started the thread. `instance` is also set during callbacks, and on
+// those threads of a scheduler that own no worker.
 template <class Platform> struct BIDE_SHARED basic_current_scheduler {
     scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
     bool leaving = false;                           // the thread is in on_worker_stop
