@@ -126,7 +126,7 @@ public:
     basic_spawned(scope_type& in, function how) noexcept
         : job(&run_stolen), call_(how), scope(in) {}
 
-    // Calls the function, if the scope was not stopped, and destroys it.
+    // Calls the function, if the scope was not stopped, and destroys the function.
     void call() noexcept { call_(*this); }
 
 private:

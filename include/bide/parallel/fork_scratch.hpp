@@ -37,7 +37,7 @@ public:
     using value_type = std::invoke_result_t<Make&>;
     static_assert(std::is_object_v<value_type>, "bide: make returns an object by value");
 
-    /// Holds a borrowed object, and gives it back when it is destroyed.
+    /// Holds a borrowed object. The destructor gives the object back.
     class [[nodiscard]] lease {
     public:
         lease(const lease&) = delete;

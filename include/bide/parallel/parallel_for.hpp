@@ -264,7 +264,7 @@ private:
     static constexpr std::uint64_t common_piece = 2'048;
     static constexpr std::uint64_t longest_piece = 8'192;
     static constexpr std::uint64_t vector = 64;
-    // The largest factor by which a chunk grows; its largest size.
+    // The largest factor by which a chunk grows, and the largest size of a chunk.
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 

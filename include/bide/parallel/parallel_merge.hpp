@@ -513,7 +513,7 @@ private:
                 elements.finish();
                 return settle(first, last, last - first);
             }
-            elements.release(); // merge_parts() moves all of them
+            elements.release(); // merge_parts() moves all elements
             places_.at(target, [&](auto to) {
                 merge_rest halves(from + first, from + middle, from + middle, from + last,
                                   to + first);

@@ -287,7 +287,7 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
         return true;
     }
     while (is_idle(seen)) {
-        // Order: relaxed, both; a thread that puts work there later sees the sleeper.
+        // Order: relaxed, both; a thread that puts work into the word later sees the sleeper.
         if (word_.compare_exchange_weak(seen, seen - one_searcher + one_sleeper,
                                         std::memory_order_relaxed, std::memory_order_relaxed)) {
             sleep_.acquire(); // the thread that wakes this one makes it a searcher again

@@ -75,7 +75,7 @@ public:
 
     /// Returns the length, without the lock.
     std::size_t size() const noexcept {
-        // Order: seq_cst [idle.announce]; a worker reads it after it has announced its sleep.
+        // Order: seq_cst [idle.announce]; a worker reads the length after its announcement.
         return static_cast<std::size_t>(word_.load(std::memory_order_seq_cst) >> shift);
     }
     /// Returns true if the queue is empty.

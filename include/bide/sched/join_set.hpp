@@ -149,7 +149,7 @@ private:
     }
 
     typename Platform::template atomic<std::uint32_t> lock_{0};
-    // Guarded by it:
+    // Guarded by the lock:
     basic_waiter_queue<Platform> queue_;
     basic_task_list<Platform, child> children_; // those that have ended
     var<std::size_t> running_{0};
@@ -173,7 +173,7 @@ template <class Platform> struct basic_join_set_state {
     basic_group<Platform> all;
 };
 
-// A child. The list of ended children has a reference to it, until its outcome is taken.
+// A child. Until its outcome is taken, the list of ended children has a reference to the child.
 template <class T, class Platform>
 class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {

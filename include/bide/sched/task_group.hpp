@@ -354,7 +354,7 @@ private:
     const deadline limit_ = limit_of(worker_local<Platform>::get().running);
     const std::uint8_t tag_ = tag_of(worker_local<Platform>::get().running);
     typename Platform::template atomic<word> lock_{0};
-    // Guarded by it:
+    // Guarded by the lock:
     end children_{*this, false};
     end all_{*this, true};
     list members_;              // those that have not been cancelled

@@ -227,7 +227,7 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
         if (!item) {
             break;
         }
-        next = deadline::after(period); // this includes the time of the consumer
+        next = deadline::after(period); // the period includes the time of the consumer
         co_yield static_cast<stream_item_t<S>&&>(*item);
     }
 }

@@ -48,7 +48,7 @@ template <class Platform> class basic_token_count {
 public:
     using count = std::uint64_t;
 
-    // What one call has taken, in parts: the call has changed `spent_` from `from` to `to`.
+    // What one call has taken: the parts from number `from` to number `to`.
     struct taken {
         count from = 0;
         count to = 0; // equal to `from` if no tokens were taken

@@ -80,7 +80,7 @@ template <class Platform> class basic_fork_job {
     using word = std::uintptr_t;
 
 public:
-    // Runs the arm and stores its value or its exception. Returns true if it threw.
+    // Runs the arm and stores its value or its exception. Returns true if the arm threw.
     using function = bool (*)(basic_fork_job&) noexcept;
 
     explicit basic_fork_job(function call) noexcept : run_(call) {}
@@ -349,7 +349,7 @@ private:
     // Sleeps on the parker of the lane that the job was stolen from.
     void sleep(basic_fork_lane& from) noexcept {
         const bool was_outside = is_outside_;
-        set_outside(false); // it uses no processor while it sleeps
+        set_outside(false); // the thread uses no processor while it sleeps
         from.parker_.park();
         set_outside(was_outside);
     }

@@ -132,7 +132,7 @@ private:
         explicit run_scope(basic_loop& of, bool begins) noexcept
             : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
               resumed_(Platform::template local<resume_state>()) {
-            wake_scope<Platform>::hand_over_pending(); // the thread would resume these late
+            wake_scope<Platform>::hand_over_pending(); // the thread would resume pending ones late
             outer_local_ = std::exchange(local_, {});
             outer_resumed_ = std::exchange(resumed_, {});
             outer_loop_ = std::exchange(running_here(), &of);
@@ -372,7 +372,7 @@ private:
         if (outer != nullptr && !outer->blocks()) {
             at = (std::min)(at, Platform::now() + outer->retry_ns);
         }
-        auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
+        auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed local.host
         park_worker(sleeper_, &workers_[0], worker::index, deadline::at_ns(at), driver_, trace_,
                     &bide::current_worker<Platform>);
         local.host = kept;

@@ -690,14 +690,14 @@ private:
     runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept {
         fire_timers(w, Platform::now());
         if (runnable* const own = take_local(w)) { // from timers and files
-            more = more || !has_nothing(w);        // it was woken for another job
+            more = more || !has_nothing(w);        // the worker was woken for another job
             return own;
         }
         const bool woken = std::exchange(more, false);
         runnable* r = take_injected(w);
         if (r == nullptr) {
             r = take_pinned(w);
-            more = r != nullptr && woken; // it was woken for another job
+            more = r != nullptr && woken; // the worker was woken for another job
         }
         if (r == nullptr && steals_) {
             r = steal(w, more);
@@ -948,7 +948,7 @@ private:
     }
     void use_classes() noexcept {
         if (!uses_classes()) {
-            // Order: relaxed; the job publishes it.
+            // Order: relaxed; the push of the job publishes the flag.
             uses_classes_.store(true, std::memory_order_relaxed);
         }
     }
