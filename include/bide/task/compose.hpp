@@ -367,8 +367,9 @@ private:
         std::size_t counts = 1;
         if (c.in_place_) {
             // The child has ended on a thread that is no worker, or inside of another executor. The
-            // parent must not continue there. So the parent is counted down here, and no further
-            // child is started in place.
+            // parent must not continue there, and no further child is started in place. So the
+            // parent's own count is subtracted here, and those of the children that have ended in
+            // place, which count only now.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {

@@ -786,9 +786,9 @@ private:
 
     // Returns a high, low or pinned job, or a job of take_due(). Returns nullptr if a normal job
     // comes next. class_shares selects the class of the job. If the class is low and has no job,
-    // takes a high job instead. If no job was found, every second call takes a pinned job. If there
-    // is still no job, and `injector_is_due` is set, calls take_due(). Not inlined, because most
-    // schedulers never call it.
+    // takes a high job instead. Of the calls that take neither, every second takes a pinned job, if
+    // there is one. If there is still no job, and `injector_is_due` is set, calls take_due(). Not
+    // inlined, because most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
         runnable* r = which == task_priority::low ? low_.pop() : nullptr;
