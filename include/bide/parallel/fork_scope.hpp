@@ -472,8 +472,8 @@ private:
     // are no lanes, only adds the job to the list `beside_jobs_`.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
-    // Called at the end of the frame of the body. Runs the functions of the lane beside that no
-    // worker has taken, and waits for the others.
+    // Called at the end of the frame of the body. Runs each function of `beside_` that no worker
+    // has taken, and waits for the others.
     void finish_beside(frame& mine) noexcept;
 
     detail::basic_pool<Platform>* const pool_;

@@ -522,9 +522,10 @@ private:
         });
     }
 
-    // Merges parts of the two halves of [first, last), in parallel. Halves the larger sequence, and
-    // cuts the smaller one where the middle element of the larger one belongs. If leaves_out(first)
-    // is true, moves the elements without merging them.
+    // [first, last) has two sorted halves, and `rest` contains a part of each. Merges these two
+    // parts, in parallel: cuts the larger part in the middle, and the smaller part where the middle
+    // element of the larger part belongs. If leaves_out(first) is true, moves the elements without
+    // merging them.
     template <class From, class To>
     void merge_parts(merge_rest<From, To>& rest, difference first, difference last) {
         const auto n = rest.left_end - rest.left;

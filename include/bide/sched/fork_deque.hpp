@@ -229,8 +229,8 @@ public:
     }
 
     /// Returns true if no job is public, some jobs are private, and the owner has not answered a
-    /// request for them. If the request is old, the owner is busy with other work. Returns false
-    /// while a thief publishes the jobs, and if thieves cannot publish.
+    /// request for them. Returns false while a thief publishes the jobs, and if thieves cannot
+    /// publish. If the result is still true a short time later, the owner is busy with other work.
     bool hides_jobs() const noexcept {
         // Order: relaxed, all four; a hint.
         const word seen = range_.load(std::memory_order_relaxed);

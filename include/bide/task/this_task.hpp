@@ -138,8 +138,9 @@ inline const char* name() noexcept {
 }
 
 /// Sets the tag of the running task in dumps and traces. set_tag({}) removes the tag. A child of
-/// when_all() or when_any() shares the tag of its parent. The members of a group or a set that the
-/// task makes afterwards have the tag, too. If no task runs, does nothing.
+/// when_all() or when_any() shares the tag of its parent. If the task makes a group or a set
+/// afterwards, the members of that group or set get the tag, unless they have their own. If no task
+/// runs, does nothing.
 inline void set_tag(task_tag tag) noexcept {
     auto& here = worker_local<native_platform>::get();
     if (here.running != nullptr) {

@@ -188,11 +188,11 @@ public:
     }
 
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
-    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: while this
-    // thread ran a job of another owner, that owner would take jobs from this lane (leapfrogging).
-    // That owner may take only jobs that were forked inside of its own job, and this lane may have
-    // older jobs. (In wait(), this lane has no older job: thieves have stolen all of them before
-    // `mine`.)
+    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile, because this
+    // lane may have jobs that are older than `mine`. If this thread ran a job J of another owner,
+    // that owner would wait for J, and would take jobs from this lane (leapfrogging). It may take
+    // only jobs that were forked inside of J, but could get an older one. (In wait(), this lane has
+    // no older job: thieves have stolen all of them before `mine`.)
     typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         return wait_for(mine, from, false);
     }

@@ -216,7 +216,7 @@ public:
     bide::detail::seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
-    // Makes the task that was spawned last the main task. fault_options::cancel does not cancel the
+    // The task that was spawned last becomes the main task. fault_options::cancel does not cancel the
     // main task, unless fault_options::may_cancel allows that.
     void set_main() noexcept { main_ = tasks_.last(); }
 
