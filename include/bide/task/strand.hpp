@@ -163,14 +163,15 @@ private:
     struct here {
         const strand* now = nullptr;
     };
-    // Not inlined: a coroutine may continue on another thread, which has another `here`.
+    // Not inlined, because a coroutine may continue on another thread. An inlined call could then
+    // use the `here` of the previous thread.
     BIDE_NOINLINE static const strand*& current() noexcept {
         return native_platform::local<here>().now;
     }
 
-    // Runs queued runnables. Posts the strand again only if a runnable is left. The reason: the
-    // destructor waits until each post has run. On the only thread of `where_`, it would wait
-    // forever for a post that is not needed.
+    // Runs queued runnables. Posts the strand again only if a runnable is left. A post for nothing
+    // could block the destructor for ever: the destructor waits until each post has run, and the
+    // destructor may run on the only thread of `where_`.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

@@ -7,7 +7,8 @@
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/resume.hpp>
 
-// Sanitizers do not find a use after free in recycled memory. So their builds do not recycle.
+// Sanitizers do not find a use after free in recycled memory. So builds with a sanitizer do not
+// recycle.
 #if !defined(BIDE_RECYCLE_FRAMES)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_RECYCLE_FRAMES 0
@@ -339,16 +340,17 @@ struct recycled {
 // An awaiter lies in the frame of the awaiting coroutine. The awaiter contains an awaited_frame,
 // which owns the awaited frame. The promise of the awaiting coroutine points to the awaited_frame,
 // or to the first one of a list. So the frames form a tree. destroy_awaited() destroys each frame
-// before the frame that contains its awaiter. It also empties the handle in the awaiter, so that
-// the awaiter destroys nothing later.
+// before the frame that contains its awaiter. destroy_awaited() also empties the handle in that
+// awaiter, so that the awaiter destroys nothing later.
 //
 // A coroutine whose promise has no awaited_frames() is a leaf of this tree. An awaiter in the frame
 // of such a coroutine is the root of another tree.
 
-// A node of the tree, for an awaited coroutine. `to` is the handle of the coroutine. The handle is
-// empty after the frame was destroyed. `next` is the node of the next coroutine that the same
-// coroutine awaits. During the destruction, `next` is the next node in destruction order. If no
-// other node has the same awaiter, the transfer to the coroutine uses this node, too.
+// A node of the tree, for an awaited coroutine. The base class has two members. `to` is the handle
+// of the coroutine, and is empty after the frame was destroyed. `next` is the node of another
+// coroutine that the same coroutine awaits, or during the destruction, the next node in destruction
+// order. If the awaiting coroutine awaits only this one, the transfer of control to `to` uses this
+// node, too.
 struct awaited_frame : transfer_node {
     awaited_frame* const* awaits = nullptr; // the frames that `to` awaits: the list in its promise
 
