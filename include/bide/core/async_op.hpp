@@ -120,8 +120,9 @@ public:
 
     // Tries the operation a few times before the wait begins, because another thread may be about
     // to complete it. A thread does the same before it blocks. Returns true if the operation is
-    // complete. Makes no attempt and returns false in these cases: the thread is not in
-    // sync_wait(); another job is queued for this thread; the task is cancelled.
+    // complete. Makes no attempt and returns false in these cases: the operation has no
+    // yield_before_wait(); the thread is not in sync_wait(); another job is queued for this thread;
+    // the task is cancelled.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -462,7 +463,8 @@ public:
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
-    /// Returns closed, stopped and timeout as an errc instead of throwing them.
+    /// Returns the operation with another value, a result: it holds closed, stopped and timeout as
+    /// an errc, and co_await does not throw them.
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     /// Ends the wait with errc::stopped when a stop is requested. An operation takes up to two
@@ -549,8 +551,8 @@ private:
 //
 //   await_ready     tries; an operation that can complete immediately does so, even after a stop
 //   budget          if the task has completed many operations in one run (core/wake_scope.hpp),
-//                   other tasks run first. Meanwhile the task holds no lock and no item. If it is
-//                   cancelled meanwhile, the outcome is stopped
+//                   other tasks run before the operation is tried. If the task is cancelled
+//                   meanwhile, the outcome is stopped
 //   inner job       if the operation waits for a job, and this job is the next one of this thread,
 //                   the job runs inside of the running one: see below
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
@@ -592,7 +594,8 @@ private:
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
-    /// Constructs the awaiter of `op`, which exists until the end of the await expression.
+    /// Constructs the awaiter of the operation `of`.
+    /// Requires: `of` exists until the end of the await expression.
     explicit awaiter(basic_async_op& of) noexcept : op_(of) {}
     awaiter& operator=(awaiter&&) = delete;
 
@@ -739,7 +742,9 @@ private:
         }
     }
 
-    // Tries the operation. A cancelled task does not try, because the operation might succeed.
+    // Tries the operation. Returns false if it would have to wait. If the task is cancelled and the
+    // operation has an on_cancel(), calls that function first. If it is cancelled and there is no
+    // on_cancel(), makes no attempt, which might succeed: the outcome is `stopped`.
     bool completes_now() noexcept {
         BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();
@@ -765,7 +770,7 @@ private:
             on_interrupt(this);
         }
         if (polls()) {
-            wait_.node.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
+            wait_.node.forbid(wait_status::timed_out); // one attempt, which also detects a close
         } else {
             armed_.arm(*this, op_.limits_);
         }

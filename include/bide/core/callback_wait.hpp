@@ -3,8 +3,8 @@
 #define BIDE_CORE_CALLBACK_WAIT_HPP
 
 /// \file
-/// Waits for any operation of bide by a callback, a function that bide calls when the operation is
-/// complete. No thread and no coroutine waits. Event loops of other libraries use it.
+/// Waits for any operation of bide without a thread or a coroutine: bide calls a function when the
+/// operation is complete. Event loops of other libraries use such waits.
 //
 // The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. A
 // releaser publishes the outcome and then calls the waker. While the waker still runs, the owner
@@ -106,7 +106,7 @@ public:
         detail::wait_limits<Platform, 2> limits;
         detail::move_limits<Stops>(op.limits_, limits);
         if (limits.until.is_poll()) {
-            node_.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
+            node_.forbid(wait_status::timed_out); // one attempt, which also detects a close
         } else {
             armed_.arm(*this, limits);
         }

@@ -13,7 +13,7 @@
 /// macro nothing is noted, and the names of primitives are dropped.
 ///
 /// - If a wait closes a cycle of waits among threads and tasks, the whole cycle is reported before
-///   that wait begins. A holder of a mutex that locks it again is a cycle of one.
+///   that wait begins. If the holder of a mutex locks it again, this is a cycle of one wait.
 /// - A cycle is not reported if one of its waits may end early: a wait with a time-out or a stop
 ///   token, or the wait of a task with a deadline. A cycle of tasks is reported even though another
 ///   task could cancel one of them.
@@ -341,8 +341,8 @@ private:
         actor who;
         std::string text;
         std::string on;        // what it waits for
-        const void* lock;      // the address of `on`, or of the lock that the waiter acquires again
-        std::ptrdiff_t amount; // of the lock
+        const void* lock;      // the awaited primitive, or the lock that the waiter acquires again
+        std::ptrdiff_t amount; // the units of `lock` that the wait asks for
         bool relocks;          // the waiter held `lock` when the wait began
         bool may_end_early;
         std::int64_t since;

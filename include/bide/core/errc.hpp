@@ -51,7 +51,7 @@ public:
         }
         return "unknown";
     }
-    // Lets code that compares to std::errc recognise these errors.
+    // Makes no_driver equal to resource_deadlock_would_occur. No other errc equals a std::errc.
     std::error_condition default_error_condition(int code) const noexcept override {
         return static_cast<errc>(code) == errc::no_driver
                    ? std::make_error_condition(std::errc::resource_deadlock_would_occur)

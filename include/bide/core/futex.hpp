@@ -20,7 +20,8 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// Sleeps in simulated time. Returns `idle` if nothing is left to simulate: the thread then sleeps.
+// Sleeps in simulated time. If nothing is left to simulate, returns `idle`. The caller then sleeps
+// in real time.
 template <class Platform, class Word>
 BIDE_COLD simulated_machine::sleep_end
 simulated_wait(simulated_machine& in, const typename Platform::template atomic<Word>& word,

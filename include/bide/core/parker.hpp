@@ -158,7 +158,7 @@ public:
     }
 
     /// Sleeps until a notification. If one came after the prepare() that returned `seen`, does not
-    /// sleep. Then withdraws the announcement of prepare().
+    /// sleep. At its end, always withdraws the announcement of prepare().
     /// Blocks: until a notification or the deadline. May return early: the caller checks its
     /// condition again.
     /// Returns: false if the deadline has passed.

@@ -18,8 +18,8 @@
 ///   P::var<T>                   In a model, a T that is checked for data races. Otherwise a T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
 ///   P::light_fence()            Acts as a seq_cst fence towards threads that run a heavy fence.
-///   P::heavy_fence()            Optional. A seq_cst fence, also towards threads with light fences.
-///                               Otherwise that of the system is used (detail/process_wide.hpp).
+///   P::heavy_fence()            A seq_cst fence, also towards threads with light fences. Optional:
+///                               without it, process_fence is used (detail/process_wide.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.

@@ -14,11 +14,11 @@
 /// }
 /// \endcode
 ///
-/// result and unexpected are named and used as std::expected and std::unexpected are. They are
-/// always types of bide, so that C++20 and C++23 translation units link together. If there is no
-/// value, value() throws the exception of the error: closed_error, stopped_error or
-/// std::system_error. The error is an errc, a std::error_code, or an object with an errc as its
-/// member `code`. For any other error type, value() does not compile.
+/// result and unexpected are used like std::expected and std::unexpected, and have members of the
+/// same names. They are always types of bide, so that C++20 and C++23 translation units link
+/// together. If there is no value, value() throws the exception of the error: closed_error,
+/// stopped_error or std::system_error. The error is an errc, a std::error_code, or an object with
+/// an errc as its member `code`. For any other error type, value() does not compile.
 
 #include <bide/core/errc.hpp>
 #include <bide/core/wait_status.hpp>

@@ -26,8 +26,8 @@
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Three operations cannot throw, so they report the error and terminate: a stop
-/// that resumes coroutines; a wait with a time-out whose operation was constructed on a worker and
-/// begins on another thread; a post to a scheduler that has ended.
+/// that resumes coroutines; a wait with a time-out that begins on a thread of no scheduler, if a
+/// worker has constructed its operation; a post to a scheduler that has ended.
 //
 // The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
 // timer unparks the timer thread. So does a thread that posts a runnable for which another resumer
@@ -304,7 +304,8 @@ public:
     BIDE_NOINLINE void add(timer& t) noexcept {
         const waker earlier = earlier_;
         const std::int64_t at = rounded_up(t.when.next_check_ns());
-        if (t.queue != this) { // its own firing may add it again while another thread cancels it
+        // Another thread may cancel `t`, and read `queue`, while the firing adds `t` again here.
+        if (t.queue != this) {
             t.queue = this;
         }
         lock();

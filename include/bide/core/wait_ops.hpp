@@ -134,7 +134,8 @@ template <class R> struct wait_payload {
 /// The payload of a wait for an R.
 template <class R> using wait_payload_t = typename wait_payload<R>::type;
 
-/// True for operations without errors that may wait for a time: their waits have a timer.
+/// True for a T that is the value of operations that may wait for a time and report no error. Their
+/// waits have a timer.
 template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
 /// \overload
 template <> inline constexpr bool may_wait_for_time<std::uint64_t> = true;

@@ -23,7 +23,7 @@ enum class wait_status : futex_word {
     destroyed   ///< The coroutine that waited was destroyed. Passed to cancel() only.
 };
 
-/// Returns the errc of a status that is not `granted`. core/errc.hpp defines it.
+/// Returns the errc of a status that is not `granted`. core/result.hpp defines this function.
 inline errc errc_of(wait_status what) noexcept;
 
 }} // namespace bide::BIDE_ABI

@@ -209,7 +209,7 @@ public:
 
     /// Returns whether a release on this thread has announced the wait and not run its waker yet.
     bool is_announced_here() const noexcept {
-        // Order: acquire [waiter.outcome]; sees the number of the releaser's thread.
+        // Order: acquire [waiter.outcome]; sees what the releaser has stored in `missing`.
         return detail::is_announced(state_.load(std::memory_order_acquire)) &&
                missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
@@ -404,7 +404,7 @@ public:
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
-    /// Marks the node as withdrawn by its owner, a stop or a time-out. The node may wait again.
+    /// Marks the node as withdrawn: by its owner, by a stop or by a time-out. It may wait again.
     void withdrawn() noexcept { phase_ = phase::idle; }
 
     // --- called by the decider, after it has released the lock
@@ -639,8 +639,8 @@ private:
     }
 
     // Publishes the waiters of threads, and announces the waiters that have wakers. If a waiter is
-    // the selected case of a choice with an owner, publishes that case at once. The waiter of the
-    // owner then takes the place of the case in the list.
+    // the selected case of a choice with an owner, publishes that case at once. If the waiter of
+    // the owner has a waker, it then takes the place of the case in the list.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {

@@ -29,9 +29,10 @@
 // scope also posts the coroutines that these wakers make runnable. Before a thread blocks, it runs
 // the wakers that its releases have collected.
 //
-// The runnables and the wakers of an outer scope are not handed over. Suppose that an executor
-// resumes a coroutine inside post(), and that this coroutine blocks. Then the runnables of the
-// outer scope have to wait.
+// If the innermost scope posts its list, the runnables and the wakers of the scopes around it are
+// not handed over. Suppose that a waker in such a scope posts a coroutine, that the executor
+// resumes it inside post(), and that it blocks. Then the runnables of the outer scopes have to
+// wait.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>

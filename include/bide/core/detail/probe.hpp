@@ -46,7 +46,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // The object that a wait waits for, as an address.
 struct wait_subject {
     const void* primitive = nullptr;
-    const char* kind = nullptr;   // such as "event"; nullptr: not known by its type
+    const char* kind = nullptr;   // such as "event"; nullptr: neither class names it (see above)
     const char* name = nullptr;   // or nullptr
     std::ptrdiff_t amount = 0;    // the units that the wait asks for, if it counts units
     const void* relock = nullptr; // or nullptr

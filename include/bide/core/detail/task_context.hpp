@@ -23,7 +23,7 @@ template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
     const task_binding* outer = nullptr;
-    mutable typename Platform::template atomic<std::size_t> uses{0}; // groups of the scope
+    mutable typename Platform::template atomic<std::size_t> uses{0}; // groups that refer to it
 };
 
 // Refers to a binding, or to nothing. It must be destroyed before the scope of the binding ends.
@@ -53,7 +53,7 @@ private:
 template <class Platform> class basic_task_context;
 namespace detail {
 template <class Platform>
-void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hpp
+void note_end_of(const basic_task_context<Platform>& task) noexcept; // core/deadlock_check.hpp
 } // namespace detail
 #endif
 
