@@ -385,9 +385,9 @@ struct never_armed {
     void disarm() noexcept {}
 };
 
-// Moves a value out. Two stores have just written the flag and the value of an optional. One load
-// of both would have to wait for these stores, so the overload for an optional moves the flag and
-// the value separately.
+// Moves a value out. Two stores have just written the value and the flag of an optional. A single
+// load of both would wait until these stores have reached the cache. So the overload for an
+// optional loads the flag and the value separately.
 template <class T> T move_out(T& from) { return std::move(from); }
 template <class T> std::optional<T> move_out(std::optional<T>& from) {
     if (from.has_value()) {

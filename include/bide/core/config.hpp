@@ -33,10 +33,11 @@
 ///                                        (task/detail/coroutine_frame.hpp). Files of one program may
 ///                                        differ in it.
 /// BIDE_COMPILED            user or CMake Defined: the headers only declare what is rarely called. The
-///                                        library bide::compiled has the definitions, or the one file
-///                                        of the program that includes source.hpp. Files of one
-///                                        program may differ in it. The library needs the flags of
-///                                        the program, such as -fsanitize=thread and BIDE_USDT.
+///                                        definitions are in the library bide::compiled, or in the
+///                                        one file of the program that includes source.hpp. Files
+///                                        of one program may differ in it. The library needs the
+///                                        flags of the program, such as -fsanitize=thread and
+///                                        BIDE_USDT.
 /// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
 ///                                        moves to the library. 0: they do not.
 /// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function.

@@ -22,7 +22,7 @@ enum class errc {
     empty,      ///< There is no value to receive now.
     full,       ///< There is no room to send now.
     lagged,     ///< The receiver was too slow and missed values.
-    no_driver   ///< The wait for a file needs a scheduler or a run_loop that runs its driver.
+    no_driver   ///< No scheduler or run_loop runs the driver that the wait for a file needs.
 };
 
 namespace detail {

@@ -47,9 +47,9 @@ namespace bide { inline namespace BIDE_ABI {
 // Queues timers until they are due. The queue has no thread of its own: any thread adds, cancels
 // and fires timers, several threads at once.
 //
-// A thread that fires the timers of the queue is called a sleeper. It sleeps until next_ns(), and
-// the queue wakes it if an earlier timer is added. Let `t` be the time of the new timer, and `u`
-// the time until which the sleeper is about to sleep. The pair [timer_queue.next]:
+// A thread that fires the timers of the queue is called a sleeper. It sleeps until next_ns(). If an
+// earlier timer is added, add() wakes it by the waker `earlier`. Let `t` be the time of the new
+// timer, and `u` the time until which the sleeper is about to sleep. The pair [timer_queue.next]:
 //
 //   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
@@ -134,11 +134,10 @@ public:
     }
 
     // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
-    // zero, takes the first due node. Otherwise first passes over up to `skipped` nodes of the same
-    // tick, but over a node only if the node behind it is due, too. Before it takes a node, moves
-    // nodes between levels if their time has come, and decrements `moves` for each move. If `moves`
-    // is zero and a node still has to move, returns nullptr: is_moving() is then true, and the
-    // caller must call again.
+    // zero, takes the first due node. Otherwise passes over up to `skipped` nodes of the same tick,
+    // as long as the next node is due, too. Before that, moves nodes to lower levels if their time
+    // has come. Each move of a node decrements `moves`. If `moves` is zero and a node still has to
+    // move, returns nullptr. In this case is_moving() is true, and the caller must call again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
         const std::uint64_t tick = tick_of(now);
         for (;;) {

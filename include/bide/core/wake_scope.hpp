@@ -21,7 +21,7 @@
 // outer scope runs the list of the inner one. So the stack does not grow with a chain of releases.
 //
 // A scope may also post its list to an executor. The stop callback of a wait opens such a scope. So
-// request_stop() resumes no coroutine on its thread.
+// request_stop() resumes no coroutine on the thread that calls it.
 //
 // The wakers of a release run in the same way, one after the other. If a waker makes a release, the
 // outermost release of the thread runs the wakers of that inner release (core/waiter.hpp). A scope
@@ -190,11 +190,10 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope for a caller that knows no executor. If a call of run() (below) has passed a
-    /// function `if_blocked` on this thread, the scope calls the last such function. It posts its
-    /// runnables to the executor that this function returns. If the function returns no executor,
-    /// the program terminates. If no call has passed a function, the scope runs its runnables on
-    /// this thread.
+    /// Opens a scope that posts its runnables, for a caller that knows no executor. The last call
+    /// of run() (below) with an `if_blocked` on this thread decides: the executor that this
+    /// `if_blocked` returns takes the runnables. If it returns no executor, the program terminates.
+    /// If there was no such call, the scope runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;

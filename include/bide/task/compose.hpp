@@ -16,10 +16,10 @@
 /// thread, one after the other. Such a child is resumed like every coroutine without an executor
 /// (core/wake_scope.hpp).
 ///
-/// In one case no child is posted: a task awaits when_all() on a worker of its scheduler. The task
-/// then runs the children itself, in argument order, one after the other. Other workers may steal
-/// children that have not started, the last child first. If a child waits, the children that have
-/// not started are posted. For each child, such an await spends one unit of the budget, which
+/// If a task awaits when_all() on a worker of its scheduler, the children are not posted at once.
+/// The task runs the children itself, in argument order, one after the other. Other workers may
+/// steal children that have not started, the last child first. If a child waits, the children that
+/// have not started are posted. For each child, such an await spends one unit of the budget, which
 /// limits how many operations a task completes before queued tasks run. A run_loop runs children in
 /// the same way, on its one thread.
 ///
@@ -168,7 +168,7 @@ private:
         stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
-    // A child that has not started may end only if another child has won.
+    // If another child has won, a child may end without having started. Otherwise it must start.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;

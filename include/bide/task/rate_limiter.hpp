@@ -31,9 +31,9 @@
 //
 // A reservation is cancelled by a CAS that restores the previous word. The CAS succeeds if no later
 // reservation was made. If there is a later reservation, its time cannot change any more, and the
-// cancelled tokens are lost. No other caller may get them. Before the time of the later
-// reservation, that caller would overtake the reservation. At that time, the rate would be
-// exceeded.
+// cancelled tokens are lost. No other caller may get them. If it got them before the time of the
+// later reservation, it would overtake that reservation. If it got them at that time, the rate
+// would be exceeded.
 
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
@@ -232,7 +232,7 @@ public:
     /// Throws: at the call: std::invalid_argument. When awaited: stopped_error, if the awaiting
     /// task is cancelled.
     /// Cancellation: the wait is stopped.
-    template <class = void> // no code for its frame is made where it is not called
+    template <class = void> // without a call, the compiler makes no code for the frame
     task<> async_acquire(std::int64_t n = 1) {
         return wait(valid(n));
     }

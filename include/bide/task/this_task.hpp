@@ -52,7 +52,8 @@ struct time_wait {
         return is_over(what) ? result<void>() : unexpected{errc_of(what)};
     }
 
-    // Returns true if the wait was granted, or if it timed out but its time has passed meanwhile.
+    // Returns true if the wait was granted, or if it timed out and its own time has passed. A limit
+    // of the caller may time it out earlier.
     bool is_over(wait_status what) const noexcept {
         return what == wait_status::granted || (what == wait_status::timed_out && has_passed());
     }

@@ -39,12 +39,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // Recycles the memory of objects that a scheduler allocates and frees often: coroutine frames and
 // task cells.
 //
-// The size classes are 8 bytes apart, because many allocators place objects of 16 n + 8 bytes
-// without a gap, and half of the frames have such a size. For each class, a thread has a stack of
-// free blocks and a reserve stack. The reserve stack is full or empty. A full stack is called a
-// batch. Threads exchange whole batches through the depot, one store of batches in a process. So if
-// one thread frees the blocks that another thread allocates, one exchange serves many blocks.
-// (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
+// The size classes are 8 bytes apart. Half of the frames have 16 n + 8 bytes, and many allocators
+// place such objects without a gap, so a coarser class would waste 8 bytes. For each class, a
+// thread has a stack of free blocks and a reserve stack. The reserve stack is full or empty. A full
+// stack is called a batch. Threads exchange whole batches through the depot, one store of batches
+// in a process. So if one thread frees the blocks that another thread allocates, one exchange
+// serves many blocks. (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
 // in the depot. Blocks that do not fit into the depot go back to operator delete. A thread that

@@ -313,8 +313,8 @@ template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* last = nullptr;
 
     // Returns the cancel_round of the calling thread, or nullptr. While a cancellation calls user
-    // code, the result is nullptr, because that code may cancel another group and wait for that
-    // group.
+    // code, the result is nullptr: if that code cancels another group and waits for it, the group
+    // must be cancelled at once, and not later in this round.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
 private:
