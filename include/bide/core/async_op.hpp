@@ -463,8 +463,7 @@ public:
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
-    /// Returns the operation with another value, a result: it holds closed, stopped and timeout as
-    /// an errc, and co_await does not throw them.
+    /// Returns this operation with a result as its value: it reports closed, stopped and timeout.
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     /// Ends the wait with errc::stopped when a stop is requested. An operation takes up to two

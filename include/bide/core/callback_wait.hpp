@@ -19,9 +19,9 @@
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
 // waker. In this case, the owner waits for no report. It sets `*left_`, a flag in the frame of the
-// waker's caller, and this caller does not access the wait again. Second, the owner may run inside
-// of the waker of another wait that the same release has decided. In this case, the owner takes its
-// own node out of that release, and the waker of that node does not run.
+// waker's caller, and this caller does not access the wait again. Second, the owner may do so
+// inside of the waker of another wait that the same release has decided. In this case, the owner
+// takes the node of its own wait out of that release, and the waker of this wait does not run.
 
 #include <bide/core/async_op.hpp>
 

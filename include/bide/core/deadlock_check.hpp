@@ -583,7 +583,7 @@ void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::ex
 
 template <class Mutex, class Mode> class mode_lock; // sync/shared_mutex.hpp
 
-// What a lock of type L holds. An upgradable lock is not noted.
+// How a lock of type L holds its mutex. An upgradable lock is not noted.
 enum class lock_held { exclusive, shared, upgradable };
 template <class L> inline constexpr lock_held lock_effect = lock_held::exclusive;
 template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> = lock_held::shared;

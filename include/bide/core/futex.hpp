@@ -20,8 +20,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// Sleeps in simulated time. If nothing is left to simulate, returns `idle`. The caller then sleeps
-// in real time.
+// Sleeps in simulated time. Returns `idle` if the caller must sleep in real time instead.
 template <class Platform, class Word>
 BIDE_COLD simulated_machine::sleep_end
 simulated_wait(simulated_machine& in, const typename Platform::template atomic<Word>& word,

@@ -242,9 +242,9 @@ private:
 /// Deduces the type of the error.
 template <class E> unexpected(E) -> unexpected<E>;
 
-/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if a move
-/// of an E does not throw. A T must also be assignable, or have a move that does not throw. If an
-/// assignment has to construct a T or an E, and this throws, the result is unchanged.
+/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if two
+/// conditions hold: a move of an E does not throw; a T is assignable, or its move does not throw.
+/// If an assignment has to construct a T or an E, and this throws, the result is unchanged.
 template <class T, class E>
 class [[nodiscard]] result : public detail::result_storage<detail::stored<T>, E> {
     static constexpr bool has_no_value = std::is_void_v<T>;

@@ -5,10 +5,10 @@
 /// \file
 /// Provides timers: the timer queue of a scheduler or a service, and the timer service.
 ///
-/// The service fires the time-outs of coroutines that no scheduler fires. It also resumes
-/// coroutines that have no executor, after a stop or a time-out. A process has one service. The
-/// first use starts it, and it never ends. A child of fork() starts its own. The service consists
-/// of two parts:
+/// If no scheduler fires the time-out of a coroutine, the service does. It also resumes coroutines
+/// that have no executor, after a stop or a time-out. A process has one service. The first use
+/// starts it, and it never ends. A child of fork() starts its own. The service consists of two
+/// parts:
 ///
 /// \code
 ///   timer thread   Decides time-outs and runs no coroutine.
@@ -389,7 +389,7 @@ public:
         return next_.load(std::memory_order_seq_cst);
     }
 
-    /// Returns next_ns(). If the earliest timers were cancelled, raises next_ns() before.
+    /// If the earliest timers were cancelled, first raises next_ns(). Then returns next_ns().
     std::int64_t next_live_ns() noexcept {
         lock();
         if (!wheel_.is_moving()) {
@@ -545,7 +545,7 @@ namespace detail {
 // take it.
 //
 //   post     Wakes an idle resumer. If none is idle, an active resumer takes the runnable later.
-//   blocks   A resumer sleeps in bide. If it was the last active one, another resumer starts.
+//   blocks   The last active resumer sleeps in bide. If a runnable is queued, another one starts.
 //   late     A runnable has waited for `late_ns`: all resumers compute, or block outside of bide
 //            (read(), std::mutex, sleep_for). The number of active resumers is at most doubled.
 //

@@ -290,7 +290,7 @@ public:
 
     // --- a wait in no queue: one atomic operation on the node's own word decides it
 
-    /// Begins a wait that is in no queue. end_alone() ends it. Called by the owner.
+    /// Called by the owner. Begins a wait that is in no queue and that end_alone() ends.
     /// Returns: false if the wait was ended already; then outcome() returns its outcome.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;

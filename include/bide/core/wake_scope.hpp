@@ -9,7 +9,7 @@
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
 /// that were to resume after it are handed over. If the thread is a worker of a scheduler, another
-/// worker takes them. On any other thread, the resumers take them: threads of bide's service
+/// worker takes them. If it is no worker, the resumers take them: threads of bide's service
 /// (core/timer.hpp). If the resumed coroutine blocks outside of bide (read(), std::mutex) or
 /// computes, those coroutines have to wait. After a hand-over, another thread may resume those
 /// coroutines at any time. So a coroutine that has blocked must not destroy the coroutines that
@@ -331,8 +331,8 @@ public:
     virtual void post_in_order(runnable& r) noexcept { executor().post(r); }
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
-    // another job will run before the chain continues, this function moves the runnables that the
-    // chain has forked to chain.forked. The chain forks them again when it continues. After many
+    // another job will run before the chain continues, this function moves the forked runnables of
+    // the chain to chain.forked. The chain forks them again when it continues. After many
     // pauses in a row, this function also queues the oldest forked runnable in front of the chain,
     // and sets chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }

@@ -19,7 +19,7 @@ namespace detail {
 //   idle      nullptr: nothing is queued, and there is no runner
 //   running   the address of `bottom_`: nothing was posted after the runner looked last
 //   posted    the newest posted runnable; the older ones follow by `next`, down to `bottom_` or to
-//             nullptr. There is a runner, or the poster of the oldest one starts it.
+//             nullptr. There is a runner, or the poster of the oldest runnable starts one.
 //
 // A poster puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
 // starts a runner. The runner exchanges the word for the address of `bottom_`, and reverses the

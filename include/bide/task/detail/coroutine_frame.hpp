@@ -347,10 +347,10 @@ struct recycled {
 // of such a coroutine is the root of another tree.
 
 // A node of the tree, for an awaited coroutine. The base class has two members. `to` is the handle
-// of the coroutine, and is empty after the frame was destroyed. `next` is the node of another
-// coroutine that the same coroutine awaits, or during the destruction, the next node in destruction
-// order. If the awaiting coroutine awaits only this one, the transfer of control to `to` uses this
-// node, too.
+// of the coroutine, and is empty after the frame was destroyed. `next` links the nodes of all
+// coroutines that one coroutine awaits. During the destruction, `next` links the nodes in
+// destruction order. If the awaiting coroutine awaits only this one, the transfer of control to
+// `to` uses this node, too.
 struct awaited_frame : transfer_node {
     awaited_frame* const* awaits = nullptr; // the frames that `to` awaits: the list in its promise
 
