@@ -135,6 +135,14 @@ void add_channels(const shape& of) {
 }
 
 void add() {
+    const machine_numbers server = bide::model::one_socket_server(32);
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "simulated: a line moves in %.0f ns, %.0f between sockets; locked +%.1f; futex call "
+        "%.0f, wake +%.0f, woken thread runs +%.0f ns",
+        server.within, server.between, server.locked, server.call, server.wake, server.wake_delay);
+    benchmark::AddCustomContext("machine", text);
     const auto with = [](const char* name, unsigned processors, const machine_numbers& numbers) {
         if (bench::is_short() && processors > 2 && processors != 64) {
             return; // each row, but not each point
