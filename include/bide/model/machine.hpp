@@ -9,7 +9,9 @@
 /// Each simulated thread is a fiber with a clock of its own. The thread whose clock is earliest
 /// runs, so the steps of all threads happen in the order of their times. Memory consists of lines
 /// of 64 bytes. A line that another processor has changed must move to the processor that wants it.
-/// The requests for one line are served one after the other. This makes contention expensive.
+/// The requests for one line are served one after the other. This makes contention expensive. A
+/// read of a line that another processor has changed takes the line away from that processor, as
+/// AMD's and Intel's processors do.
 ///
 /// \code
 /// bide::model::machine m(bide::model::two_socket_server(32));
