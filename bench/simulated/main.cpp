@@ -9,6 +9,8 @@
 //   latch      P - 1 threads count down at once; until the thread that waits runs
 //   channel    half of the threads send, the others receive; a message. So P=2 is one to one.
 //   select     the same, and each receiver selects from four channels
+//
+// scheduling.cpp has the tables of the scheduler.
 
 #include "simulated/curves.hpp"
 #include "simulated/peers.hpp"
@@ -30,7 +32,9 @@
 #include <array>
 #include <optional>
 
-namespace simulated { namespace {
+namespace simulated {
+void add_scheduling(); // scheduling.cpp
+namespace {
 
 template <class Lock> void add_lock(curves& to, const char* row) {
     to.add(row,
@@ -160,8 +164,10 @@ void add() {
         with("two-sockets", p, bide::model::two_socket_server(p / 2));
     }
     with("virtual", 2, bide::model::two_core_virtual());
+    add_scheduling();
 }
 
-}} // namespace simulated
+} // namespace
+} // namespace simulated
 
 int main(int argc, char** argv) { return bench::run(argc, argv, simulated::add); }
