@@ -273,7 +273,8 @@ def curves_markdown(found):
 def update_readme(name, tables):
     path = HERE / "README.md"
     text = path.read_text(encoding="utf-8")
-    table = curves_markdown(curves_of(tables)) if curves_of(tables) else markdown(tables)
+    found = curves_of(tables)
+    table = curves_markdown(found) if found else markdown(tables)
     changed, count = re.subn(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", lambda m: m[1] + table + m[2], text, flags=re.S)
     if not count:
         sys.exit(f"README.md has no <!-- {name} --> and <!-- end -->")

@@ -148,8 +148,8 @@ void add() {
         server.within, server.between, server.locked, server.call, server.wake, server.wake_delay);
     benchmark::AddCustomContext("machine", text);
     const auto with = [](const char* name, unsigned processors, const machine_numbers& numbers) {
-        if (bench::is_short() && processors > 2 && processors != 64) {
-            return; // each row, but not each point
+        if (is_left_out(processors)) {
+            return;
         }
         const shape of{name, processors, numbers};
         add_locks(of);

@@ -11,7 +11,7 @@
 /// of 64 bytes. A line that another processor has changed must move to the processor that wants it.
 /// The requests for one line are served one after the other. This makes contention expensive. A
 /// read of a line that another processor has changed takes the line away from that processor, as
-/// AMD's and Intel's processors do.
+/// was measured on an Intel Xeon.
 ///
 /// \code
 /// bide::model::machine m(bide::model::two_socket_server(32));
