@@ -3,7 +3,7 @@
 #define BIDE_INTEROP_SENDERS_HPP
 
 /// \file
-/// Makes senders of operations, and schedulers of executors, for std::execution (P2300).
+/// Turns operations into senders, and executors into schedulers, for std::execution (P2300).
 ///
 /// This header includes no sender library. The program passes the names of its library as a struct:
 ///
@@ -186,8 +186,8 @@ public:
             : op_(std::move(operation)) {}
 
         /// Makes the operation state.
-        /// Throws: std::bad_alloc. In this case the receiver and the operation are destroyed, and
-        /// an item to send with them.
+        /// Throws: std::bad_alloc. In this case the receiver and the operation are destroyed, with
+        /// the item that the operation was to send.
         template <class Receiver> auto connect(Receiver receiver) && {
             return detail::sender_operation<Names, T, async_op<T, Stops>, Receiver>(
                 std::move(op_), std::move(receiver));
@@ -254,7 +254,7 @@ public:
             template <class Receiver> auto connect(Receiver receiver) const {
                 return detail::schedule_operation<Names, Receiver>(where_, std::move(receiver));
             }
-            /// Returns the scheduler on which it completes, by a query.
+            /// Returns the attributes, whose query returns the scheduler on which it completes.
             attributes get_env() const noexcept { return attributes{where_}; }
 
         private:

@@ -51,11 +51,11 @@
 // returns `requested`, the owner looks again, and sees which job the requesting thief has taken
 // [fork_deque.request].
 //
-// If the deque has neither public nor private jobs, the next push looks. Proof: bottom, the depth
-// of the push, then equals top. `limit_` is at least top + 2, and so above the depth, in each of
-// three cases: (1) the owner took back the last job, saw this top, and set the limit; (2) the owner
-// set this top in reset(), where the limit was high enough already; (3) a thief took the last job,
-// and then wrote `requested`.
+// If the deque has neither public nor private jobs, the next push looks. Proof: bottom, which is
+// the depth of that push, equals top. `limit_` is at least top + 2, and so above the depth, in each
+// of three cases: (1) the owner took back the last job, saw this top, and set the limit; (2) the
+// owner set this top in reset(), where the limit was high enough already; (3) a thief took the last
+// job, and then wrote `requested`.
 //
 // A late request may replace another request. Each request is an exchange with release order. So an
 // owner that acquires the last of several requests sees which jobs all these thieves have taken.

@@ -14,9 +14,9 @@
 //                      sleep, or find a job and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   timed      1 bit   one of the sleepers sleeps with a time-out
-//   deferred   1 bit   a job may be queued for which no worker was woken, because a worker was
-//                      searching or is the timed sleeper. The last worker to end its search wakes
-//                      another
+//   deferred   1 bit   a job may be queued for which no worker was woken, because a worker
+//                      searched or there was a timed sleeper. The last worker to end its search
+//                      wakes another
 //   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
 // The set is an array of bits. The set changes only with the lock held. The step that releases the
@@ -36,8 +36,8 @@
 // Case 2: the announcement precedes the pusher's read. Then the pusher reads that a worker sleeps.
 // If a worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If
 // no worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look,
-// it retracts its announcement. If the worker is no longer in the set, a waker has removed it and
-// counted it as searching; that waker is about to give the worker a token.
+// it retracts its announcement. If a waker has removed the worker from the set before, that waker
+// has counted it as searching and is about to give it a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
 // the number of searching workers is at least the number of queues that have jobs. Four rules keep
@@ -202,8 +202,8 @@ public:
     }
 
     /// Returns true if some worker is blocked and no worker sleeps. A worker that has left the set
-    /// of sleepers calls this function. The result counts each worker that was blocked before the
-    /// caller left the set.
+    /// of sleepers calls this function. The result takes into account each worker that was blocked
+    /// before the caller left the set.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);
@@ -316,7 +316,7 @@ private:
         return (seen + searcher - sleeper) & ~(was_timed ? is_timed : word{0});
     }
 
-    // Removes the first worker from the set, other than `last_choice`. If there is no other worker,
+    // Removes the first worker other than `last_choice` from the set. If there is no such worker,
     // removes `last_choice`. Returns the removed worker.
     unsigned take_first(unsigned last_choice) noexcept {
         unsigned chosen = last_choice;
@@ -335,8 +335,7 @@ private:
     }
 
     // If the worker `which` sleeps, removes it from the sleepers, counts it as searching, and
-    // returns true. `restores_deferred` is true if the worker's announcement has cleared
-    // `deferred`.
+    // returns true. If `restores_deferred` is true and a worker still sleeps, sets `deferred`.
     bool remove(unsigned which, bool restores_deferred) noexcept {
         word seen = lock::acquire(word_);
         const bool asleep = (bits_of(which) & bit_of(which)) != 0;

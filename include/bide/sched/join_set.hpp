@@ -16,11 +16,11 @@ namespace detail {
 // first; the number of children that have not ended; and the waiters. One lock guards the state.
 //
 // When a wait is granted, one child of the list is reserved for the waiter. The waiter takes the
-// child when it resumes. The list is never shorter than the number of reservations. A waiter is
-// enqueued only if every child in the list is reserved. So the next child that ends is reserved for
-// the first waiter. If a waiter gives up its reservation, the next waiter gets the child. So a wait
-// returns "no child is left" (`closed`) only if no child runs and none is reserved. If another
-// child begins later, waiters can wait again.
+// child when it resumes. The list is never shorter than the number of reservations. Unless the set
+// is cancelled, a waiter is enqueued only if every child in the list is reserved. So the next child
+// that ends is reserved for the first waiter. If a waiter gives up its reservation, the next waiter
+// gets the child. So a wait returns "no child is left" (`closed`) only if no child runs and none is
+// reserved. If another child begins later, waiters can wait again.
 //
 // After a cancellation of the children, the waiters wait until the last child has ended. So when a
 // cancelled task resumes from its wait, no child runs, and the destructor of the set does not

@@ -46,13 +46,13 @@ namespace detail {
 // If a task that waits for its group is cancelled, it continues to wait until all members have
 // ended (wait_steps::on_cancel, core/wait_ops.hpp).
 
-// Enqueues the waiter `w` or completes it.
+// Enqueues the waiter `w`, or decides its wait.
 // If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
 // not enqueue `w` and returns that outcome.
-// If `what` is an outcome, completes `w` with it and returns it. If the select of `w` has already
-// chosen another case, does nothing and returns waiting.
+// If `what` is an outcome, decides the wait of `w` and returns `what`. If the select of `w` has
+// already chosen another case, does nothing and returns waiting.
 // Requires: the caller holds the lock of the queue. After the release of the lock, the caller
-// passes the result to settle_if_over().
+// passes the result to settle_if_over(), which stores an outcome in `w`.
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
                            wait_status what) noexcept {
@@ -609,7 +609,7 @@ public:
             : of_(of), wait_for_room_(of.group_.room_.async_acquire()), wait_(wait_for_room_) {}
         awaiter& operator=(awaiter&&) = delete;
 
-        /// Acquires the room for a child, if there is some or if the group has no limit.
+        /// If the group has a limit, acquires the room for a child, if there is some.
         /// Returns: true if the coroutine need not suspend.
         bool await_ready() noexcept { return !has_limit() || wait_.await_ready(); }
         /// Queues the wait for room.

@@ -64,7 +64,7 @@ public:
         }
     }
 
-    // The address of the queue of the mutex, and the number of units that a waiter asks for in it.
+    // The address of the queue of the mutex, and the amount of each waiter moved there.
     const void* address() const noexcept { return queue_; }
     std::ptrdiff_t amount() const noexcept { return amount_; }
 
@@ -83,11 +83,11 @@ private:
     bool (*cancel_)(void* queue, node& w) noexcept;
 };
 
-// The queue of a condition_variable. A notification does not wake the waiter: it moves the node of
-// the waiter to the queue of the mutex. The unlock that reaches the node there wakes the waiter as
-// the owner of the mutex. A stop and a time-out also move the node, because every wait returns with
-// the mutex locked. (Linux's requeue does this for futexes: Drepper, "Futexes Are Tricky", section
-// 8.)
+// The queue of a condition_variable. A notification moves the node of the waiter to the queue of
+// the mutex. The waiter wakes when it gets the mutex: at once if the mutex is free, otherwise by
+// the unlock that reaches the node. A stop and a time-out also move the node, because every wait
+// returns with the mutex locked. (Linux's requeue does this for futexes: Drepper, "Futexes Are
+// Tricky", section 8.)
 //
 //   stage of a wait                        the node is in
 //   waits                                  this queue, or no queue yet
@@ -141,7 +141,7 @@ public:
 
         const condition_lock<Platform>& lock() const noexcept { return lock_; }
 
-        // Returns true if no other waiter was queued before. Called by the owner.
+        // Returns true if the queue was empty when this wait entered it. Called by the owner.
         bool was_first() const noexcept { return was_first_; }
 
     private:
@@ -228,8 +228,8 @@ public:
 
     // If `why` is a stop or a time-out, ends the wait for a notification, and moves `w` to the
     // queue of its mutex. If `w` is not queued yet, a later enqueue() completes it with `why`. If
-    // the wait for a notification has ended before, does nothing. In these cases the result is
-    // false, because the owner must still lock its mutex.
+    // the wait for a notification has ended before, does nothing. In these three cases the result
+    // is false: the owner returns only when it holds its mutex.
     // If `why` is wait_status::destroyed, the coroutine is destroyed. The call takes `w` out of
     // this queue or out of the queue of the mutex, and returns true. If `w` is in no queue, it
     // returns false.
@@ -485,7 +485,7 @@ private:
         }
     };
 
-    // `limits` is a deadline, or a stop token and a deadline.
+    // `limits` is a deadline, a stop token, or both.
     template <class Lock, class... Limits>
     wait_status wait_once(Lock& lock, const Limits&... limits) {
         require_locked(lock);

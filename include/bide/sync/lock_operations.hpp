@@ -15,8 +15,8 @@
 //   bool try_take() noexcept;                       locks if that needs no wait
 //   wait_status wait(const Limit&) noexcept;        waits at most until a deadline or a stop; the
 //                                                   caller has already tried to lock
-//   auto steps() noexcept;                          returns the wait of a coroutine
-//                                                   (core/wait_ops.hpp), without its result type
+//   auto steps() noexcept;                          returns the wait of a coroutine, except
+//                                                   collect() (core/wait_ops.hpp)
 //   bool give() noexcept;                           unlocks; returns false if it detects that the
 //                                                   mutex is not locked
 //
@@ -92,7 +92,7 @@ template <class Platform> struct permit_mode {
         return of.give(most, most);
     }
 
-    // Used by a condition_variable: the queue of the mutex, and the amount that a waiter asks for.
+    // For a condition_variable: the queue of the mutex, and the amount of each waiter moved there.
     queue& waiters() const noexcept { return of; }
     std::ptrdiff_t handed_amount() const noexcept { return amount; }
 };

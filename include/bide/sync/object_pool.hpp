@@ -27,8 +27,9 @@ namespace detail {
 // to make an object only if it finds the list empty. At that moment `idle` is 0, and this caller
 // has a permit but does not count in `busy` yet. So busy + 1 <= limit. A caller that takes an
 // object from the list or returns it there changes neither idle + busy nor the number of objects.
-// So idle + busy <= limit always. A close empties the list, and from then on no caller begins to
-// make an object.
+// So idle + busy <= limit always. Each object is idle or belongs to one of these callers, so there
+// are at most `limit` objects. A close empties the list, and from then on no caller begins to make
+// an object.
 
 // An object, and its place in the list. Only the holder of the lock accesses the links and the
 // time.
@@ -233,8 +234,8 @@ public:
         }
     }
 
-    // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if this object
-    // has found an idle object that is good. Returns `make` if the caller has to call fill().
+    // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if it has found
+    // a good idle object. Returns `make` if the caller has to call fill().
     // Throws: what is_good() throws; the object that was checked is destroyed.
     pool_step find() {
         for (;;) {
@@ -511,7 +512,7 @@ private:
                                     : thread_wait<queue, Platform>::until(permits_, 1, limit);
     }
 
-    // Makes a lease of a permit.
+    // Turns the permit that was granted to the wait into a lease.
     result<lease> lend(wait_status what) {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};

@@ -236,16 +236,16 @@ public:
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
-    /// A wait for a caller that neither blocks nor is a coroutine, for example an event loop. The
-    /// owner keeps the waiter alive until it is complete or cancel_acquire() has returned. Then the
-    /// owner may use the waiter again.
+    /// The wait of a caller that neither blocks nor is a coroutine, for example of an event loop.
+    /// The owner keeps the waiter alive until it is complete or cancel_acquire() has returned. Then
+    /// the owner may use the waiter again.
     class waiter {
     public:
-        /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
-        /// completes. `wake` runs on the releasing thread, which holds no lock. `wake` may acquire,
-        /// release, and cancel other waiters. Before `wake` destroys another waiter, it must cancel
-        /// that waiter. If `wake` releases permits to another waiter, that waiter becomes complete
-        /// and is woken after `wake` has returned (core/executor.hpp).
+        /// Constructs a waiter for `amount` permits. If the waiter is queued, `wake` runs once,
+        /// when the wait is complete. `wake` runs on the releasing thread, which holds no lock.
+        /// `wake` may acquire, release, and cancel other waiters. Before `wake` destroys another
+        /// waiter, it must cancel that waiter. If `wake` releases permits to another waiter, that
+        /// waiter becomes complete and is woken after `wake` has returned (core/executor.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after
         /// is_complete() returns true.
         waiter(std::ptrdiff_t amount, waker wake) noexcept : node_(amount, wake) {}

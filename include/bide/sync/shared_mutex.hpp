@@ -295,7 +295,7 @@ public:
             upgrade_by(deadline::never());
         }
     }
-    /// Upgrades as upgrade() does if there is no other reader. Never blocks.
+    /// If there is no other reader, upgrades as upgrade() does. Never blocks.
     /// Returns: true if the lock is exclusive now; false if it is still upgradable.
     [[nodiscard]] bool try_upgrade() noexcept {
         if (permits_.try_take(to_upgrade)) {

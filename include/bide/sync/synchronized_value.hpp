@@ -99,7 +99,7 @@ public:
     /// Calls f(value) while the mutex is locked.
     /// Blocks: as Mutex::lock() does.
     /// Returns: what f returns.
-    /// Throws: what f throws. The mutex is unlocked before.
+    /// Throws: what f throws, after the mutex is unlocked.
     template <class F> decltype(auto) with(F&& f) {
         static_assert(!detail::is_task<std::invoke_result_t<F, T&>>,
                       "bide: the mutex is unlocked before a task runs: await async_lock()");

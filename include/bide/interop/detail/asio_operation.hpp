@@ -115,7 +115,7 @@ class asio_job : public basic_task_control<native_platform>,
     using here = asio_step_here<Asio>;
 
 public:
-    // The executor of the job's coroutines: posts `r`. Terminates if Asio has no memory for a step.
+    // Posts `r`: the job is the executor of its coroutines. Terminates if Asio has no memory.
     void post(runnable& r) noexcept {
         service_type& service = service_; // the step may end the job
         if (service.push(*this, r)) {
@@ -131,7 +131,7 @@ public:
         self_ = std::move(self);
         if (on_this_thread) {
             here& mine = native_platform::local<here>();
-            const here outer = std::exchange(mine, here()); // an outer step must not end it
+            const here outer = std::exchange(mine, here()); // an outer step must not end the job
             this->run();
             mine = outer;
         } else {
@@ -158,7 +158,7 @@ protected:
     // Posts a step to the executor, which calls run_step().
     virtual void post_step(std::shared_ptr<asio_job> self) = 0;
 
-    // Destroys the job. If `deliver` is true, then calls the handler.
+    // Destroys the job. After that, if `deliver` is true, calls the handler.
     virtual void complete(bool deliver) = 0;
 
     // Removes the job from the list of its service. Returns the pointer by which the job owns

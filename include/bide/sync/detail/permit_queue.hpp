@@ -18,7 +18,7 @@
 //   queued closed count
 //     0      0      n    n permits are free, no waiter
 //     1      0      n    no permit is free, n > 0 waiters; while the lock is free, all are linked
-//     0      1      n    closed; n permits were given back, no waiter
+//     0      1      n    closed; n permits are free, but every acquire fails; no waiter
 //     1      1           never: close() fails every waiter, and later no waiter is queued
 //
 // Why no wakeup is lost: suppose that a waiter read the count in one step and entered the queue in
