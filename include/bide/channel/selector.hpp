@@ -79,13 +79,13 @@ public:
     std::size_t size() const noexcept { return size_; }
 
     /// Waits until one of the cases happens, and calls its handler.
-    /// Blocks: as select() does; for ever if there is no case.
+    /// Blocks: until a case happens; for ever if there is no case.
     /// Returns: the index of the case.
     /// Throws: what the handler throws; the result of the case is lost then.
     std::size_t select() { return *run(true); }
 
     /// Tries the cases, and calls the handler of the chosen one. Never blocks.
-    /// Returns: the index of the case; nothing if at one instant no case could happen.
+    /// Returns: the index of the case; nothing if, at one instant of the call, none could happen.
     /// Throws: as select().
     std::optional<std::size_t> try_select() { return run(false); }
 

@@ -11,9 +11,10 @@
 // sender and a receiver seldom access the same line. A thread that needs both locks acquires the
 // receivers' lock first.
 //
-// The senders count the items sent, and the receivers count the items received. If the counts are
-// equal, there is no item. So a receive on an empty channel reads the senders' count and does not
-// acquire the senders' lock.
+// The senders count the items that they append, and the receivers count the items that they take.
+// An item that a send gives to a waiting receiver is in neither count. If the counts are equal,
+// there is no item. So a receive on an empty channel reads the senders' count and does not acquire
+// the senders' lock.
 //
 // The counts [unbounded.counts]. An item is counted as sent before it is counted as received. So if
 // a thread reads the count of receives and then the count of sends, the count of sends is not
@@ -151,7 +152,7 @@ public:
         return first == nullptr || first->begin == first->end;
     }
 
-    // Returns true if push_back() needs no further segment.
+    // Returns true if push_back() needs no loose segment.
     bool has_room() const noexcept {
         segment* const last = last_;
         return (last != nullptr && last->end != segment_size) || spare_ != nullptr;
@@ -579,8 +580,8 @@ private:
 /// place behind all items. If no place is free, or if the channel is closed, the item is destroyed.
 /// core/async_op.hpp says when a coroutine may be destroyed.
 ///
-/// T is moved into the channel and out of it under a lock of the channel. Another thread than the
-/// sender or the receiver of an item may move it. The move constructor of T and the destructor of a
+/// T is moved into the channel and out of it under a lock of the channel. A thread that neither
+/// sends nor receives an item may move the item. The move constructor of T and the destructor of a
 /// moved-from T must not use the channel; the destructor of an item may.
 ///
 /// Throws: if there is no memory for an item, its send throws std::bad_alloc, and so does a select

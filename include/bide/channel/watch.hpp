@@ -80,8 +80,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // Only the holder of the write lock replaces the value. So the reference stays valid until
-        // the caller releases the write lock.
+        // While a thread holds the write lock, no other thread replaces the value. So the reference
+        // stays valid until the caller releases the write lock.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -290,7 +290,7 @@ public:
 
     /// Sends a new version.
     /// Blocks: while a modify() on another thread runs its function.
-    /// Returns: true if it was sent; false if the watch is closed, and the value is destroyed.
+    /// Returns: true if it was sent. If the watch is closed, destroys the value and returns false.
     /// Throws: std::bad_alloc, with `value` unchanged; what the move or copy of T throws. In both
     /// cases nothing was sent.
     /// Requires: the caller is not a function that modify() of this watch runs; terminates

@@ -65,7 +65,7 @@ struct model_thread {
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
     std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
-    std::vector<std::pair<int, int>> newer;  // `looked` before the last pause: now reads newer ones
+    std::vector<std::pair<int, int>> newer;  // `looked` at the last pause: reads get newer messages
     std::vector<look> looks;
     bool looks_again = false; // find_loop() has paused it before a read
     bool timed = false;       // its sleep has a time-out
@@ -725,8 +725,8 @@ private:
         });
     }
     // Returns true if `message` is the message of `object` that the thread read last. Also returns
-    // true if only read-modify-writes that kept the value made the later messages up to `message`.
-    // If `looked` has no message of the object, returns true, too.
+    // true if `message` is newer, and it and all messages between the two only repeat the value. If
+    // `looked` has no message of the object, returns true, too.
     bool saw_same(const model_thread& t, int object, int message) const {
         for (const auto& [o, last] : t.looked) {
             if (o == object) {

@@ -62,7 +62,7 @@ public:
     std::string branch_text(std::size_t most) const {
         std::string out;
         for (std::size_t i = 0; i < most && i < work_.size(); ++i) {
-            const script& s = work_[i]; // the oldest branched off first
+            const script& s = work_[i]; // oldest first: it branched off at the earliest step
             append(out, s.weight);
             append(out, static_cast<std::uint32_t>(s.known));
             append(out, static_cast<std::uint32_t>(s.steps.size()));
@@ -270,8 +270,8 @@ private:
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
-    // Stores a branch: the steps of this execution so far, then `last`, then the steps of the
-    // current branch that come after this one.
+    // Stores a branch: the steps of this execution so far, then `last` in place of the current
+    // step, then the remaining steps of the current branch.
     void push(const step& last) {
         script s;
         s.steps.reserve(std::max(now_.steps.size(), taken_.size() + 1));
@@ -334,9 +334,9 @@ private:
         }
     }
 
-    // Returns true if the paused thread `t` can never continue. This is the case if its last read
-    // did not read the newest value of that time. Such a read is not maximally added (see the head
-    // of this file). So no later write revisits that read, or a read that was added earlier.
+    // Returns true if no later write revisits a read of the paused thread `t`, so that it never
+    // continues. This is so if its last read did not read the newest value of that time. That read
+    // is not maximally added (head of this file), and a revisit of an earlier read would drop it.
     bool waits_in_vain(execution& x, int t) const {
         const auto& looked = x.thread(t).looked;
         if (!x.thread(t).started || looked.empty()) {

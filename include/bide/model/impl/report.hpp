@@ -517,7 +517,7 @@ private:
         return name + "load(" + with + "): " + text(e.value) + of(e);
     }
 
-    // Returns the text of a futex call, or of those parts of it that no other step separates.
+    // Returns the text of a futex call, or of the part of it that is one step of the machine.
     std::string futex(const std::vector<int>& parts) const {
         const event& first = memory_.event_at(parts.front());
         const event& last = memory_.event_at(parts.back());

@@ -212,7 +212,7 @@ private:
                          out;
     }
 
-    // First all orders are seq_cst. Then each order is weakened as far as possible.
+    // Begins with seq_cst for all orders. Then weakens each order as far as no execution fails.
     std::string several_are_needed() {
         std::vector<weakening> chain;
         for (const candidate& c : all_) {

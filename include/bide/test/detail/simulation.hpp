@@ -152,7 +152,7 @@ public:
         closing_ = true;
         registry_.close();
         const auto are_ended = [this]() noexcept {
-            // Order: relaxed; the owner counts.
+            // Order: relaxed; no other thread may spawn or wake tasks now.
             return left_.load(std::memory_order_relaxed) == 0 && ready_.empty() &&
                    foreign_.size() == 0;
         };
@@ -270,7 +270,7 @@ public:
     // ---- The tasks
 
     void start(header& t) noexcept override {
-        // Order: relaxed; the owner reads it, and finds the task in a queue.
+        // Order: relaxed; only the owner reads it. A queue passes the task to the owner.
         left_.fetch_add(1, std::memory_order_relaxed);
         if (closing_) {
             t.refuse();
@@ -346,7 +346,7 @@ private:
     }
 
     void unblocks() noexcept override {}
-    // A strand of the tasks is another executor, and its waits are simulated, too.
+    // Returns true, so that the waits on a strand of the tasks are simulated, too.
     bool has_queue(executor_ref) noexcept override { return true; }
 
     bool is_owner() const noexcept { return bide::detail::thread_mark<platform>() == owner_; }
@@ -361,7 +361,7 @@ private:
         }
     }
 
-    // Calls check(), which may throw, before each step.
+    // Makes steps as run() does. Before each step, calls check(), which may throw.
     template <class IsOver, class Check>
     bool run_steps(std::int64_t until, IsOver&& is_over, Check&& check) {
         wake_scope<platform>::hand_over_pending();
