@@ -26,7 +26,7 @@
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Three operations cannot throw, so they report the error and terminate: a stop
-/// that resumes coroutines; a wait with a time-out that begins on a thread of no scheduler, if a
+/// that resumes coroutines; a wait with a time-out, if it begins on a thread of no scheduler but a
 /// worker has constructed its operation; a post to a scheduler that has ended.
 //
 // The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
@@ -58,9 +58,10 @@ namespace bide { inline namespace BIDE_ABI {
 // At least one of the two threads sees the write of the other. If both do, the sleeper stays awake
 // and is woken needlessly.
 //
-// next_ns() may be earlier than the earliest timer: it need not change when that timer is
-// cancelled. It may also be later, but at most by one tick of the wheel. A timer that is added with
-// a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it again.
+// next_ns() may be earlier than the earliest timer: after a cancellation, it may keep the time of
+// the cancelled timer. It may also be later, but at most by one tick of the wheel. A timer that is
+// added with a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it
+// again.
 //
 // The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A thread
 // fires a timer without the lock. Meanwhile the list `calls_` names the timer. If a timer is

@@ -212,7 +212,7 @@ template <class Platform> struct wait_steps {
     runnable& (*awaited_job)(const wait_target&) noexcept;
     /// Is called if the waiting task is cancelled. If nullptr, the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
-    /// Returns what calls try_now() after a grant. If nullptr, the wait is over at the grant.
+    /// Returns the runnable that calls try_now() after a grant. If nullptr, a grant ends the wait.
     detail::retry_on_grant<Platform>& (*retry_on_grant)(const wait_target&) noexcept;
     /// Undoes an outcome that no caller collects; nullptr if there is nothing to undo.
     void (*give_back)(const wait_target&, wait_status what) noexcept;

@@ -455,7 +455,7 @@ public:
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.
         const wait_status what = detail::announced_as(state_.load(std::memory_order_relaxed));
-        // Order: release [waiter.outcome]; this is the last access to the node and to the list.
+        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
         state_.store(what, std::memory_order_release);
         return wake;
     }

@@ -31,8 +31,8 @@
 //
 // If the innermost scope posts its list, the runnables and the wakers of the scopes around it are
 // not handed over. Suppose that a waker in such a scope posts a coroutine, that the executor
-// resumes it inside post(), and that it blocks. Then the runnables of the outer scopes have to
-// wait.
+// resumes the coroutine inside post(), and that the coroutine blocks. Then the runnables of the
+// outer scopes have to wait.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
@@ -332,9 +332,9 @@ public:
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
     // another job will run before the chain continues, this function moves the forked runnables of
-    // the chain to chain.forked. The chain forks them again when it continues. After many
-    // pauses in a row, this function also queues the oldest forked runnable in front of the chain,
-    // and sets chain.pauses to 0.
+    // the chain to chain.forked. The chain forks them again when it continues. After many pauses in
+    // a row, this function also queues the oldest forked runnable in front of the chain, and sets
+    // chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
     // Takes runnables out of the list, from the front, and stores them where take_back() and other

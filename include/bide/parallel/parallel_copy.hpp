@@ -301,8 +301,8 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_unique_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `matches` on. Copies the other elements to places from `others` on. Both groups keep their
-/// order.
-/// Returns the iterators behind the last places. Everything else is as in parallel_copy_if().
+/// order. Returns the iterators behind the last places. Everything else is as in
+/// parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&

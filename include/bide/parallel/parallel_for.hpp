@@ -31,7 +31,8 @@
 // predicts at most 2 us for a whole loop, the loop starts without a fork-join: it visits one
 // element, then up to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the
 // remaining elements become a fork-join. So a short loop costs about four reads of the clock. If
-// the first element unexpectedly takes long, the other elements only wait for this one.
+// the first element unexpectedly takes long, the fork-join of the other elements begins after this
+// one element.
 //
 // While the first element of a part is visited, the other elements of the part are an arm, which
 // thieves may take. So an idle worker takes them, even if the first element takes longer than all
@@ -425,8 +426,9 @@ private:
         return true;
     }
 
-    // Returns the place behind the first n elements of the part, or about n: a multiple of the
-    // unit. If less than a unit would remain, returns the end of the part.
+    // Returns the end of a chunk of about n elements at the beginning of the part. The size of the
+    // chunk is a multiple of the unit. If less than a unit would remain, returns the end of the
+    // part.
     std::uint64_t end_of(range part, std::uint64_t n) const noexcept {
         const std::uint64_t left = part.size();
         if (n >= left) { // so the last chunk of a part needs no division
