@@ -461,8 +461,8 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 /// have ended. Ignores their values. To keep the values, use parallel_transform() with a function
 /// that calls its argument.
 /// Blocks: as join().
-/// Throws: if functions threw, the exception of the first of these in the order of the range; all
-/// other functions have run, too. stopped_error after a stop, if no function has thrown. Other
+/// Throws: if functions threw, the exception of the first of these in the order of the range. An
+/// exception skips no function. stopped_error after a stop, if no function has thrown. Other
 /// exceptions are those of join(). If memory runs out after some functions have begun, throws
 /// std::bad_alloc, and some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.

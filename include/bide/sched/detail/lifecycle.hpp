@@ -149,8 +149,8 @@ public:
             w->completed.add(1);
             return;
         }
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; this count ends the task. The count
-        // comes before the look for a sleeping worker.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; counts the ended task, before the look
+        // for a sleeping worker.
         ended_externally_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [lifecycle.closing]; read after the task was counted.
         if (closing_.load(std::memory_order_seq_cst)) {
