@@ -590,7 +590,7 @@ concept case_of_select = requires {
 // this sender or receiver until the select is over.
 
 /// Makes a case that receives as recv() does. `from` is of any type that has async_recv().
-/// The result is that of async_recv(): for a channel, empty if it is closed and no item is left.
+/// The result is that of async_recv(): empty if the source is a closed channel without items.
 template <class Channel> auto on_recv(Channel&& from) {
     return detail::case_from(std::forward<Channel>(from),
                              [](auto& channel) { return detail::case_of(channel.async_recv()); });

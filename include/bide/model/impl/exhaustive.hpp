@@ -152,8 +152,8 @@ public:
     }
 
     // An earlier execution has made the first `known` steps of this branch. The recorded outcomes
-    // of these steps are still possible. So they are taken, and the other outcomes are not
-    // computed.
+    // of these steps are still possible. So each step gets its recorded outcome, and the other
+    // outcomes are not computed.
     bool knows(execution& x, int t, outcome& to) override {
         if (at_ >= now_.known || now_.steps[at_].any) {
             return false;
@@ -357,8 +357,8 @@ private:
         });
     }
 
-    // Considers the graph of only the events up to `e` and the events of `kept`. Returns true if
-    // `e` is maximally added there (see the head of this file).
+    // Considers only the events up to `e` and the events of `kept`. Returns true if `e` is maximally
+    // added in their graph (see the head of this file).
     bool is_maximal(const memory& m, const event& e, const clock& kept) const {
         if (e.what == event::kind::choice) {
             return e.pick == 0;

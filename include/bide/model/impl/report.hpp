@@ -296,7 +296,8 @@ private:
 };
 
 // Returns true if stronger memory orders could prevent the failure. This is so if the execution is
-// not sequentially consistent, or if two accesses are not ordered and the first is no destruction.
+// not sequentially consistent, or if two accesses are not ordered. Exception: if the first access
+// is a destruction, the second one fails with the strongest orders, too.
 inline bool orders_matter(execution& x) {
     const clash* const c = clash_of(x);
     return (c != nullptr && c->earlier != clash::access::destroy) ||
