@@ -357,8 +357,8 @@ private:
         });
     }
 
-    // Considers only the events up to `e` and the events of `kept`. Returns true if `e` is maximally
-    // added in their graph (see the head of this file).
+    // Considers only the events up to `e` and the events of `kept`. Returns true if `e` is
+    // maximally added in their graph (see the head of this file).
     bool is_maximal(const memory& m, const event& e, const clock& kept) const {
         if (e.what == event::kind::choice) {
             return e.pick == 0;
