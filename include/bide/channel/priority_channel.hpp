@@ -203,7 +203,8 @@ using basic_priority_receiver =
 /// Makes a priority channel: make_priority_channel<job>(100, compare).
 /// Returns: its first sender and its first receiver.
 /// Throws: as the constructor of the channel.
-/// Requires: Compare has a default constructor, for the closed channel of moved-from handles.
+/// Requires: Compare has a default constructor. Moved-from handles refer to a closed channel with a
+/// default-constructed Compare.
 template <class T, class Compare = std::less<>, class Platform = native_platform>
     requires std::is_default_constructible_v<Compare>
 [[nodiscard]] auto make_priority_channel(std::size_t capacity, Compare compare = Compare()) {

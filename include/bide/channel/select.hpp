@@ -44,9 +44,9 @@ namespace detail {
 //   begin    The owner enqueues one node for each case. All nodes share one choice: the record of
 //            whether a case was selected (core/waiter.hpp). One thread at a time can claim it.
 //   decide   A thread that can grant a case claims the choice under the primitive's lock, moves the
-//            item, and commits. Then the case has happened. A time-out, a deadline and a stop do
-//            the same. In a try_select, the owner claims the choice after it has queued all nodes.
-//            If this claim succeeds, no case has happened.
+//            item, and commits. Then the case has happened. A time-out, a deadline and a stop claim
+//            the choice and commit, too. In a try_select, the owner claims the choice after it has
+//            queued all nodes. If this claim succeeds, no case has happened.
 //   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
@@ -590,7 +590,7 @@ concept case_of_select = requires {
 // this sender or receiver until the select is over.
 
 /// Makes a case that receives as recv() does. `from` is of any type that has async_recv().
-/// The result is that of async_recv(): for a channel, empty if it is closed and no item is left.
+/// The result is that of async_recv(): empty if the source is a closed channel without items.
 template <class Channel> auto on_recv(Channel&& from) {
     return detail::case_from(std::forward<Channel>(from),
                              [](auto& channel) { return detail::case_of(channel.async_recv()); });

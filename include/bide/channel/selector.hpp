@@ -12,8 +12,8 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// A select with cases that are known at run time. It can be used repeatedly. Each case has a
-/// handler. A select ends the waits of all other cases, and then calls the handler of the chosen
-/// case with the result of that case:
+/// handler. After a case is chosen, the select ends the waits of the other cases. Then it calls the
+/// handler of the chosen case with the result of that case:
 ///
 /// \code
 /// bide::selector any;
@@ -141,8 +141,8 @@ private:
         }
         return finish();
     }
-    // Takes the nodes of all other cases out of their queues, and calls the handler. Returns
-    // nothing if no case has happened.
+    // Takes the remaining nodes out of their queues, and calls the handler of the case that has
+    // happened. If no case has happened, returns nothing.
     std::optional<std::size_t> finish() {
         auto* const happened = static_cast<slot*>(core_->finish(entries()));
         state_ = state::idle;

@@ -308,8 +308,8 @@ public:
 
     /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once.
     /// While f runs, other sends and modifications of this watch wait, in the order in which they
-    /// came. So f must not wait for one of them, or for a change. f does not delay reads, waits for
-    /// a change, or close(). f itself may read and close.
+    /// came. So f must not wait for one of them, or for a change. f delays no read, no wait for a
+    /// change, and no close(). f itself may read and close.
     /// Blocks: while another modify() runs its function.
     /// Returns: true if it was sent; false if the watch is closed. If it was closed before the
     /// call, f is not called.

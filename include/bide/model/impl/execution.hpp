@@ -297,7 +297,7 @@ public:
         default: return true;
         }
     }
-    // Called when the next recorded step is one of thread `n`. If that thread can make a step,
+    // Called when the next recorded step is a step of thread `n`. If that thread can make a step,
     // returns `n`. If not, fails with the text `why`, and returns -1. A thread that find_loop() has
     // paused continues, because the recorded execution did not find the loop. The two executions
     // can differ in this only because another thread writes to the stack of this thread.
@@ -505,8 +505,8 @@ private:
         const auto what = t.wants.what;
         if (starting_ > 0 || what > request::kind::choice ||
             (what == request::kind::read && t.look_before() != nullptr)) {
-            // The thread that has started this one has not announced its next step, or find_loop()
-            // needs the stack of a suspended thread.
+            // `t` has just started, and the thread that started `t` has not announced its own next
+            // step. Or find_loop() needs the stack of a suspended thread.
             return false;
         }
         const heap::leave guard;

@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_SCHEDULES_HPP
 #define BIDE_MODEL_IMPL_SCHEDULES_HPP
 
-// The searches that explore schedules, which are orders of all steps: all schedules, the schedules
-// with few preemptions, or random schedules. Also paths: a path identifies one execution.
+// A schedule is an order of all steps. The searches here explore all schedules, the schedules with
+// few preemptions, or random schedules. A path identifies one execution.
 
 #include <bide/model/impl/execution.hpp>
 

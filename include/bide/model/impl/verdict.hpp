@@ -43,8 +43,8 @@ void explain(const options& o, const verdict& v, const body& run) {
     }
 }
 
-// Looks, in a limited exploration, for a failure of the same kind in a sequentially consistent
-// execution. If there is one, returns it, because a reader can follow it more easily. Otherwise
+// Looks, in a limited exploration, for a sequentially consistent execution with the kind of failure
+// that `v` has. If there is one, returns its verdict, because it is easier to follow. Otherwise
 // returns `v`.
 verdict plainest(const verdict& v, const options& o, const body& run) {
     constexpr std::uint64_t times = 100;
