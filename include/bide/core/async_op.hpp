@@ -33,7 +33,7 @@
 ///   call has returned. Inside of the call, that thread itself may destroy the coroutine.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
 ///   (core/wake_scope.hpp), and a thread of bide's service (core/timer.hpp) after a stop or a
-///   time-out. Each of these threads counts until the coroutine has suspended again.
+///   time-out. Each is such a thread until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
 ///   on a thread that prevents the executor from running meanwhile, for example on the only thread
 ///   of the executor. A resumption that was posted already must not run afterwards.

@@ -509,8 +509,8 @@ private:
     // the lock.
     void raise_next() noexcept {
         const std::int64_t next = wheel_.next_ns();
-        // Order: both relaxed; written under the lock. A sleeper that misses the later time only
-        // wakes early.
+        // Order: both relaxed; written under the lock. A sleeper that does not see the later time
+        // wakes early, which does no harm.
         if (next > next_.load(std::memory_order_relaxed)) {
             next_.store(next, std::memory_order_relaxed);
         }
