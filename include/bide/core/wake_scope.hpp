@@ -393,8 +393,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     std::uint8_t tag = 0;                            // of the last task, if `traced`
     // The queue of the other runnables of this thread, if the thread is in sync_wait()
     // (task/task.hpp). If this queue is empty, a coroutine tries its operation a few times before
-    // it waits, as a thread does. nullptr: it makes no attempts. This is so on other threads, and
-    // also after attempts without success, until the next runnable runs.
+    // it waits, as a thread does. nullptr: the coroutine makes no attempts. The pointer is null on
+    // other threads. After attempts without success, it is null until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here
