@@ -27,10 +27,10 @@
 // the source or the stage while the item is in a long stage.
 //
 // The arms are forked once, at the beginning, as a binary tree. A thread that has taken an arm
-// stays until the end of the pipeline, and sleeps while there is no work. An arm that begins after
-// the end returns at once. So no thread waits for an arm while there is work. No arm of the
-// pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
-// forked (invariant 3 in parallel/README.md).
+// stays until the end of the pipeline, and sleeps while there is no work. So no thread waits for an
+// arm while there is work. An arm that begins after the end returns at once. No arm of the pipeline
+// runs on top of a stage: a thread in a stage runs only arms that the stage itself has forked
+// (invariant 3 in parallel/README.md).
 //
 // Exceptions. The source gives each item a number. After item n has thrown, no stage is called for
 // an item with a higher number, and the source is no longer read. Items with lower numbers

@@ -479,9 +479,9 @@ public:
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
     /// that needs one thread more than scheduler_options::max_blocking_threads. A run_loop belongs
     /// to the thread that has run it last, or to its maker if no thread has run it. If the group is
-    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop. It
-    /// does so until another thread runs the loop. If the loop belongs to another thread, the call
-    /// only waits, and the children end only while a thread runs the loop.
+    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop until
+    /// all children have ended or another thread runs the loop. If the loop belongs to another
+    /// thread, the call only waits, and the children end only while a thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
