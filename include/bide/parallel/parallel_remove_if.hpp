@@ -7,8 +7,8 @@
 /// neighbours. The remaining elements are moved to the beginning of the range, in their order.
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
-/// once for each element. Each thread that takes a part of the loop (parallel_for.hpp) with an
-/// element moves the element at most once, and so does the owner of the loop.
+/// once for each element. The owner of the loop (parallel_for.hpp) moves an element at most once.
+/// Each thread that takes a part with this element does so, too.
 
 #include <bide/parallel/detail/sort_parts.hpp>
 
