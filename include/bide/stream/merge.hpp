@@ -119,7 +119,7 @@ public:
 
     /// Waits for the next item of any stream.
     /// Returns: an operation for co_await. Its value is the item, or nothing if all streams ended.
-    /// Throws: when awaited, even with as_result(). After the last item, each call throws the
+    /// Throws: when awaited, even with as_result(). After the last item, each await throws the
     /// exception of a failed stream, or stopped_error if the runner shut down before the streams
     /// ended.
     /// Cancellation: the wait is stopped, and the streams continue. No item is lost.

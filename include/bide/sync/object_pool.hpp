@@ -185,7 +185,7 @@ private:
 };
 
 // Next come the callables of a pool, and what a caller with a permit does to get an object. If a
-// callable throws, the object is destroyed and the permit is given back.
+// callable throws, the caller destroys the object, if it has one, and gives the permit back.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {
