@@ -96,7 +96,7 @@ private:
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
 // while it waits, but not while another thread moves its node (core/async_op.hpp). So when a
-// coroutine is destroyed, its node is in one of the two queues.
+// coroutine is destroyed, its node is not on the way between the two queues.
 //
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
 // mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
