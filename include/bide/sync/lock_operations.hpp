@@ -43,8 +43,7 @@ template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) n
 }
 
 // The operation of a coroutine that locks a mutex. Steps has the functions of the wait
-// (core/wait_ops.hpp), except collect(). When the coroutine has the mutex, the member `lock` makes
-// the lock object.
+// (core/wait_ops.hpp), except collect(). After a grant, the member `lock` makes the lock object.
 template <class Steps, class Lock> struct lock_wait : Steps {
     Lock lock;
 

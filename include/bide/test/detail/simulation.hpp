@@ -216,8 +216,8 @@ public:
     bide::detail::seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
-    // The task that was spawned last becomes the main task. fault_options::cancel does not cancel the
-    // main task, unless fault_options::may_cancel allows that.
+    // The task that was spawned last becomes the main task. fault_options::cancel does not cancel
+    // the main task, unless fault_options::may_cancel allows that.
     void set_main() noexcept { main_ = tasks_.last(); }
 
     // Terminates with a message that has `why`, the task that runs, the report and the last steps.
