@@ -47,7 +47,8 @@ namespace detail {
 //            item, and commits. Then the case has happened. A time-out, a deadline and a stop claim
 //            the choice and commit, too. In a try_select, the owner claims the choice after it has
 //            queued all nodes. If this claim succeeds, no case has happened.
-//   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
+//   publish  The thread that has claimed the choice for a case publishes the node of the case, and
+//            then the waiter of the select's owner.
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an

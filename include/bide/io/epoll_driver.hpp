@@ -275,7 +275,7 @@ public:
         gone.publish(wait_status::closed);
     }
 
-    /// Waits as driver::wait() does. Returns for no other reason. With Linux 5.11 and glibc 2.35 or
+    /// Waits as driver::wait() does. A signal does not end the wait. With Linux 5.11 and glibc 2.35 or
     /// later, the deadline is exact to the nanosecond. On older systems, it is rounded up to a
     /// millisecond.
     unsigned wait(deadline until) noexcept override {

@@ -231,9 +231,9 @@ public:
     // queue of its mutex. If `w` is not queued yet, a later enqueue() completes it with `why`. If
     // the wait for a notification has ended before, does nothing. In these three cases the result
     // is false: the owner returns only when it holds its mutex.
-    // If `why` is wait_status::destroyed, the coroutine is destroyed. The call takes `w` out of
-    // this queue or out of the queue of the mutex, and returns true. If `w` is in no queue, it
-    // returns false.
+    // If the coroutine is being destroyed, `why` is wait_status::destroyed. Then the call takes `w`
+    // out of this queue or out of the queue of the mutex, and returns true. If `w` is in no queue,
+    // it returns false.
     bool cancel(node& w, place& of, wait_status why) noexcept {
         const bool destroys = why == wait_status::destroyed;
         // Order: relaxed; the stage changes only once. After that, *this may be destroyed.
