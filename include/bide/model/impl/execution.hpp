@@ -171,8 +171,9 @@ public:
 
     thread_names* names = &own_names_; // several searches of one body may share them
     // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then two
-    // read-modify-writes may read the same store. Only one can place its write directly behind that
-    // store; the execution of the other one ends in stuck(). In such a search, a thread that pauses makes no further step.
+    // read-modify-writes may read the same store, and stuck() is called for the one that writes
+    // second. In such a search, a thread in Platform::pause() makes no further step: what it would
+    // do after a newer store is explored in another graph.
     bool explores_graphs = false;
     std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
     double explored = -1;         // the part that is done, from 0 to 1; negative: not known

@@ -59,11 +59,13 @@
 //
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
-// While an idle worker sleeps with a time-out (the timed sleeper, pool.hpp), the fork-join wakes no
-// worker in two cases: (1) this number is zero; (2) the callers that own no worker are at least as
-// many as the sleeping workers (basic_pool::add_callers). If the fork-join is a loop, the place
-// stores the work of one iteration, so that the estimate fits short and long runs. These numbers
-// affect only the speed, because the owner runs each arm that no worker takes.
+// It wakes one worker even for less work, unless an idle worker sleeps with a time-out: the timed
+// sleeper (pool.hpp) then finds the arms. While there is a timed sleeper, the fork-join also wakes
+// nobody if at least as many callers own no worker as workers sleep (basic_pool::add_callers).
+//
+// If the fork-join is a loop, the place stores the work of one iteration, so that the estimate fits
+// short and long runs. These numbers affect only the speed, because the owner runs each arm that no
+// worker takes.
 
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/fork_deque.hpp>
