@@ -170,14 +170,17 @@ TEST_CASE("record: without a common clock, a release concerns the first waiter")
     REQUIRE_FALSE(is_told(before, 1));
 }
 
-TEST_CASE("record: a waiter that does not listen is told of nothing") {
+TEST_CASE("record: a waiter that does not listen is told, too, and reads for itself") {
     const terms t = listening();
     record before = queue(t, {1, 2, 3});
     before.waiters[0].lease_ms = 0;
     record after = before;
     release_of(after, 1, 20);
+    pass_on(after, t, 20, at(20), here);
+    REQUIRE(after.waiters.size() == 2);
+    REQUIRE(concerned_by_change(before, after) == marks{2});
     after.waiters.clear();
-    REQUIRE(concerned_by_change(before, after) == marks{3});
+    REQUIRE(concerned_by_change(before, after) == marks{2, 3});
 }
 
 TEST_CASE("record: a waiter is told if every process ahead of it can reach it") {

@@ -46,14 +46,6 @@ TEST_CASE("ticket: no two nonces are the same") {
     }
 }
 
-TEST_CASE("ticket: what a store says becomes one line of printable text") {
-    REQUIRE(bide::detail::printable_line("caf\xc3\xa9 \"7\"") == "caf\xc3\xa9 \"7\"");
-    REQUIRE(bide::detail::printable_line("a\nb\tc\x7f\x1b[2J\xc2\x9b"
-                                         "d\xff"
-                                         "e\xc3") == "a?b?c??[2J?d?e?");
-    REQUIRE(bide::detail::printable_line("").empty());
-}
-
 TEST_CASE("ticket: is_utf8() accepts exactly well-formed UTF-8") {
     for (const char* good :
          {"", "a", "\"\\\n\x01", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92", "\xed\x9f\xbf"}) {

@@ -14,9 +14,6 @@ concept locked_slot =
     !std::is_same_v<decltype(&S::update_locked), decltype(&bide::slot::update_locked)>;
 
 template <class S>
-concept watchable_slot = !std::is_same_v<decltype(&S::watch), decltype(&bide::slot::watch)>;
-
-template <class S>
 concept clocked_slot = bide::slot_guarantees(S::guarantees).clock == bide::lock_clock::server;
 
 template <class S>

@@ -3,10 +3,8 @@
 #define BIDE_DURABLE_ERRORS_HPP
 
 /// \file
-/// The errors of durable locks.
-///
-/// A wait can also end with bide::errc::timeout (the lock is held), bide::errc::stopped, or an
-/// error of the store, for example an errno code.
+/// The errors of durable locks. A wait can also end with bide::errc::timeout (the lock is held),
+/// bide::errc::stopped, or an error of the store, for example an errno code.
 
 #include <bide/core/errc.hpp>
 

@@ -21,10 +21,10 @@
 ///
 /// On the other clocks, too, a lease that was seen unchanged for longer than its length plus the
 /// margin has expired. With `boottime`, only this rule applies to a contender that cannot read the
-/// times of the lease: the holder is of another boot, or a boot is not known. (A container may show
-/// another boot id, or have a time namespace.) The contenders of one known boot share an
-/// observation: the first one stores in the record the time since which it has seen the entry
-/// unchanged. So even contenders that each live shorter than a lease acquire the lock.
+/// times of the lease: the holder is of another boot (as a container may show), or a boot is not
+/// known. The contenders of one known boot share an observation: the first one stores in the record
+/// the time since which it has seen the entry unchanged. So even contenders that each live shorter
+/// than a lease acquire the lock.
 ///
 /// On every clock, an entry that is bound to a process expires when the process ends, a grant not
 /// before its minimum hold time has passed. A process of the same boot and pid namespace is looked

@@ -20,8 +20,7 @@
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
-/// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
-/// fencing tokens, and clocks that need not agree.
+/// The design follows "Durable Concurrency" of the Weft documentation.
 
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_types.hpp>
@@ -35,10 +34,9 @@ class lock_engine;
 
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
-/// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
-/// in spite of that, the stop token lost() is stopped. If a holder is suspended for longer than its
-/// lease, another contender may acquire the lock. So pass the fencing token to the resource, and
-/// let the resource refuse older tokens.
+/// The guard renews its lease in the background (durable_options::auto_renew). If a holder is
+/// suspended for longer than its lease, another contender may acquire the lock. So pass the fencing
+/// token to the resource, and let the resource refuse older tokens.
 ///
 /// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
 /// This applies to every member function except the destructor and the assignment.
@@ -50,10 +48,7 @@ public:
     durable_guard(durable_guard&&) noexcept = default;
     /// Releases the grant of this guard as the destructor does, and takes over that of `other`.
     durable_guard& operator=(durable_guard&& other) noexcept {
-        if (this != &other) {
-            durable_guard dropped(std::move(*this));
-            grant_ = std::move(other.grant_);
-        }
+        durable_guard(std::move(other)).grant_.swap(grant_);
         return *this;
     }
 
@@ -165,8 +160,7 @@ public:
 
     /// Replaces a record that cannot be read, or that is missing, by one without holders and
     /// waiters. The tokens begin with `min_fence` or with the token from the clock
-    /// (durable::floor_of()), whichever is larger. The token from the clock is larger than all
-    /// granted ones, unless the clock was set back. If the store itself is damaged and the slot
+    /// (durable::floor_of()), whichever is larger. If the store itself is damaged and the slot
     /// does not offer replace_damaged(), the error is durable_errc::corrupt_record until the
     /// damaged data are removed.
     /// Returns: false if the record can be read; it is left as it is.
@@ -204,9 +198,7 @@ public:
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop
     /// token, the calling thread calls the store. Otherwise a store thread does, and acquire()
-    /// returns at most durable_options::attempt_limit after the timeout or the stop. See there for
-    /// the first call to a store of this machine. A store call that has not ended by then removes
-    /// the contender from the queue when it ends.
+    /// returns at most durable_options::attempt_limit after the timeout or the stop.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
     /// Cancellation: free permits are granted even after a stop, or if the timeout is zero.
@@ -259,8 +251,7 @@ public:
 
     /// Lists the holders and the waiters.
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
-    /// time; durable_errc::clock_mismatch if the record has another clock than this object, which
-    /// then cannot tell which leases have expired.
+    /// time; durable_errc::clock_mismatch if the record has another clock than this object.
     /// Blocks: for the store, on a store thread.
     result<std::optional<durable::inspection>, std::error_code> inspect() const;
 
@@ -285,8 +276,7 @@ public:
 };
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer. A
-/// reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in the
-/// order of arrival, so a reader that arrives after a writer waits behind it.
+/// reader takes one permit of a durable_semaphore, a writer takes all.
 class durable_shared_mutex : durable_semaphore {
 public:
     using durable_semaphore::admin;

@@ -49,9 +49,6 @@ std::string fresh_nonce();
 // Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
 bool is_utf8(std::string_view text) noexcept;
 
-// Returns the text as one line of printable UTF-8: every other byte is a question mark.
-std::string printable_line(std::string_view text);
-
 } // namespace detail
 
 /// Why a grant was lost.
@@ -158,7 +155,7 @@ struct durable_options {
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
     /// queue moves. It grows, up to `poll_most`, while the queue stands still, and with the number
-    /// of contenders ahead. A slot that can be watched wakes the waiter earlier.
+    /// of contenders ahead. A process of this machine that frees permits wakes the waiter earlier.
     std::chrono::milliseconds poll_least{1};
     /// The longest interval.
     std::chrono::milliseconds poll_most{1'000};

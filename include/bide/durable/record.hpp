@@ -10,8 +10,8 @@
 ///
 /// A contender is identified by the nonce of its ticket, not by its name. If a request was carried
 /// out and its reply was lost, the contender finds its entry in the record. Every grant gets a
-/// fencing token that is larger than all earlier tokens, which a resource can check. It also gets a
-/// lane: a number below `permits` that no other holder has.
+/// fencing token that is larger than all earlier tokens, and a lane: a number below `permits` that
+/// no other holder has.
 ///
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
 /// waiter does not refresh it in time. The caller supplies the judge that decides this, see
@@ -37,17 +37,14 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 // ---- entries of a record
 //
-// A contender cannot read the times of an entry that another boot, or an unknown one, has written.
-// If the contender's own boot is known, it stores an observation in the entry: the time since which
-// it has seen the entry unchanged. A later contender of the same boot continues from that time. So
-// even contenders that each live shorter than a lease see the lease expire.
+// A contender stores an observation in an entry whose times it cannot read: see durable/expiry.hpp.
 //   - A stored observation ends no lease early. If the entry has changed after the contender saw
-//     it, the compare-and-swap that stores the observation fails. Only contenders of the same boot
-//     read the time. A renewal or refresh of the entry removes the observation. If an older program
-//     leaves it there, it is void, because it names another count of renewals or refreshes.
-//   - An entry has at most eight observations, each of another boot. If there are more boots, each
-//     attempt replaces one observation, which a hash of the time selects. So the oldest one, which
-//     is the first to show that the lease has expired, is often kept.
+//     it, the compare-and-swap that stores the observation fails. A renewal or refresh of the entry
+//     removes the observation. If an older program leaves it there, it is void, because it names
+//     another count of renewals or refreshes.
+//   - If an entry has eight observations, each of another boot, a further one replaces one that a
+//     hash of the time selects. So the oldest one, which is the first to show that the lease has
+//     expired, is often kept.
 
 namespace detail {
 
@@ -297,9 +294,9 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Enters the contender in the queue, or refreshes its place there. A contender without a place also
-// stores its observations. A contender that has a place stays long enough to see a lease expire
-// itself, so it does not change the record only to store observations.
+// Enters the contender in the queue, or refreshes its place there. A contender that has a place
+// stays long enough to see a lease expire itself, so it does not change the record only to store
+// observations.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();
@@ -353,11 +350,8 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 ///
 /// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
-/// contender that listens (terms::listens) keeps the lease that pass_on() has begun.
-///
-/// If a contender is not granted its permits, it stores an observation ("entries of a record"
-/// above) in each entry whose times it cannot read. It stores none where a contender of its boot
-/// has a valid one. So an acquisition that fails changes the record once, not at each try.
+/// contender that listens (terms::listens) keeps the lease that pass_on() has begun. A contender
+/// that is not granted its permits stores observations, once: not where its boot has a valid one.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -442,11 +436,10 @@ std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, con
     return {};
 }
 
-/// If `fence` is not 0, removes the grant of this nonce with exactly that token. If `fence` is 0,
-/// removes the grant of this nonce, unless its token is `how.but`; if there is no such grant,
-/// removes the place in the queue. If the minimum hold time of the grant has not passed at `now`,
-/// its entry stays as a resting entry (is_resting()), unless `how.undo` is true. `self` tells where
-/// the caller runs.
+/// Removes the grant of this nonce with the token `fence`. If `fence` is 0, removes the grant with
+/// any token except `how.but`; if there is none, removes the place in the queue. If the minimum
+/// hold time of the grant has not passed at `now`, its entry stays as a resting entry
+/// (is_resting()), unless `how.undo` is true. `self` tells where the caller runs.
 inline release_status release(record& r, std::string_view nonce, std::int64_t fence,
                               std::int64_t now, const origin& self, release_terms how = {}) {
     if (holder* const mine = detail::find_holder(r, nonce, fence, how.but)) {
@@ -471,16 +464,14 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // ---- the rules of the queue
 //
 // These rules select the waiters to which the change of another process grants their permits
-// (pass_on()). They also select the processes that are notified of a change.
+// (pass_on()), and the processes that are notified of a change. If pass_on() grants nothing, the
+// first waiter acquires its permits by a change of its own.
 //
-// If pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
-// every process ahead of a waiter can notify it, the waiter reads the record after a notification,
-// and not after each change. The first waiter depends on the processes of all holders. A later
-// waiter depends on the process of the waiter directly ahead of it. While these processes run, one
-// of them makes the change that concerns the waiter, and notifies the waiter. If such a process
-// ends without a change, the waiter notices the end. A process without an entry, or one that cannot
-// reach the waiter, may change the record without a notification. So every waiter also reads the
-// record from time to time.
+// The first waiter depends on the processes of all holders, a later one on the process of the
+// waiter directly ahead of it. While these processes run, one of them makes the change that
+// concerns the waiter, and notifies the waiter. If such a process ends without a change, the waiter
+// notices the end. A process without an entry, or one that cannot reach the waiter, may change the
+// record without a notification. So every waiter also reads the record from time to time.
 
 namespace detail {
 
@@ -542,11 +533,10 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
     }
 }
 
-/// Returns the marks of presence of the processes that have to read the record after a change.
-/// These processes have waiters that listen (terms::listens) and that were granted their permits,
-/// lost their places, or now depend on another process. If the contenders have no common clock,
-/// pass_on() grants nothing. Then the first waiter's process, too, has to read if its permits are
-/// free.
+/// Returns the marks (origin::mark) of the processes that have to read the record after a change.
+/// These processes have waiters that were granted their permits, lost their places, or now depend
+/// on another process. The first waiter's process, too, has to read if its permits are free:
+/// pass_on() does not grant every waiter its permits.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed
@@ -558,9 +548,9 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
         };
         const bool is_concerned =
             !waits || detail::any_before(after, next, is_new) ||
-            (next == 0 && !detail::has_common_clock(after) && w.weight <= free_permits(after));
+            (next == 0 && w.weight <= free_permits(after));
         next += waits ? 1 : 0;
-        if (is_concerned && w.lease_ms != 0 && w.from.mark != 0 &&
+        if (is_concerned && w.from.mark != 0 &&
             std::find(marks.begin(), marks.end(), w.from.mark) == marks.end()) {
             marks.push_back(w.from.mark);
         }
@@ -594,10 +584,7 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     return true;
 }
 
-/// Changes the number of permits. If the holders together have more than the new number, no permit
-/// is granted until enough are released. A contender that was made with another number adopts the
-/// new one, whatever terms::adopt_permits says. A request for more permits than the new number is
-/// refused.
+/// Changes the number of permits, as durable_admin::resize() says.
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
     if (permits < 1 || permits > largest_permits) {

@@ -32,10 +32,8 @@ inline constexpr std::size_t most_labels = 16;   ///< how many labels a contende
 /// How many observations one entry stores at most, each of another boot.
 inline constexpr std::size_t most_observations = 8;
 
-/// Where a contender runs.
-///
-/// With a pid, the contender is bound to that process. With a mark of presence (slot_presence) and
-/// without a pid, it is bound to all processes that have the mark's file open.
+/// Where a contender runs. With a pid, it is bound to that process. With a mark of presence
+/// (slot_presence) and without a pid, it is bound to all processes that have the mark's file open.
 struct origin {
     std::string host{};     ///< the machine's name, for people
     std::string boot{};     ///< this_boot(): the boot that the times and the pid belong to
@@ -98,8 +96,7 @@ struct entry : contender {
 };
 
 /// A grant. If it is released before its minimum hold time has passed, it stays until then as a
-/// resting entry. A resting entry has a nonce of its own, so no contender can renew or release it.
-/// It is bound to no process and to no mark.
+/// resting entry, which has a nonce of its own and is bound to no process and to no mark.
 struct holder : entry {
     std::int64_t fence = 0;      ///< the token of the grant
     std::int64_t lane = 0;       ///< the lowest number that no other holder had

@@ -83,22 +83,6 @@ struct slot_guarantees {
     lock_clock clock = lock_clock::boottime;
 };
 
-/// Tells when the value of a slot may have changed.
-class slot_watch {
-public:
-    slot_watch& operator=(slot_watch&&) = delete;
-    virtual ~slot_watch() = default;
-
-    /// Returns a file descriptor that becomes readable at the first change after the watch was made
-    /// or last drained. It may be readable without a change, and miss changes while the store
-    /// fails.
-    virtual int fd() const noexcept = 0;
-
-    /// Makes the descriptor unreadable until the next change. Returns an error if the watch has
-    /// failed and reports no further change.
-    virtual std::error_code drain() noexcept = 0;
-};
-
 /// A mark of presence shows every process of this machine, in every container, that its owner runs.
 /// The system removes it when no process has it open. The destructor closes it in this process.
 class slot_presence {
@@ -149,11 +133,6 @@ public:
     /// is `stored` with the current version.
     virtual cas_result update_locked(const slot_update&) {
         return {cas_status::failed, 0, {}, not_offered()};
-    }
-
-    /// Makes a watch of the value's changes.
-    virtual result<std::unique_ptr<slot_watch>, std::error_code> watch() {
-        return unexpected{not_offered()};
     }
 
     /// Opens a mark of presence with a number that no other mark has.

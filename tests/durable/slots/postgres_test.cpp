@@ -21,7 +21,6 @@ using namespace bide;
 
 static_assert(any_slot<postgres_slot>);
 static_assert(!test::locked_slot<postgres_slot>);
-static_assert(!test::watchable_slot<postgres_slot>);
 static_assert(test::clocked_slot<postgres_slot>);
 static_assert(test::shared_store_slot<postgres_slot>);
 static_assert(test::explaining_slot<postgres_slot>);

@@ -10,7 +10,7 @@ using namespace bide;
 using test::flaky_proxy;
 using test::redis_server;
 
-static_assert(test::clocked_slot<redis_slot> && !test::watchable_slot<redis_slot>);
+static_assert(test::clocked_slot<redis_slot>);
 static_assert(test::shared_store_slot<redis_slot> && test::explaining_slot<redis_slot>);
 static_assert(!test::locked_slot<redis_slot>);
 static_assert(!std::is_copy_constructible_v<redis_slot>);

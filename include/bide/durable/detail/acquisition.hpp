@@ -296,9 +296,7 @@ public:
                       ? *request_.ticket
                       : engine_->ticket({}, request_.weight,
                                         options().process_bound && !request_.inheritable)),
-          may_wait_(!until_.is_poll()), hears_all_(!ticket_.process_bound || request_.on_position ||
-                                                   options().observer != nullptr),
-          wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),
+          may_wait_(!until_.is_poll()), wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),
           moved_ms_(begun_ms_) {
         ticket_.fence = 0; // of an earlier grant, which is not taken back
         if (!may_wait_) {
@@ -311,7 +309,6 @@ public:
     }
     acquisition& operator=(acquisition&&) = delete;
     ~acquisition() { // on any thread: what may block is left to withdraw()
-        end();
         drop_grant();
         if (may_be_there_) {
             withdraw(engine_, std::move(ticket_), undoing());
@@ -332,11 +329,7 @@ public:
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
     // std::system_error. Then the destructor removes what is stored.
     bool step(bool is_stopped = false) {
-        const bool goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look();
-        if (!goes_on) {
-            end();
-        }
-        return goes_on;
+        return is_stopped ? give_up(make_error_code(errc::stopped)) : look();
     }
 
     event& changed() noexcept { return *changed_; }
@@ -406,11 +399,6 @@ private:
         }
         return false;
     }
-    void end() noexcept {
-        if (std::exchange(is_counted_, false)) {
-            engine_->end_waiting(hears_all_);
-        }
-    }
     // Returns the longest time between two reads of the record. It is less than waiter_ttl, because
     // the reads refresh the waiter's place in the queue.
     std::int64_t longest_pause_us() const noexcept {
@@ -478,9 +466,8 @@ private:
         }
         return is_late ? give_up(if_late_) : true;
     }
-    // The first read opens no watch and no wake socket, because most acquisitions need only one
-    // read. If the contender has to wait, a second read opens both, unless the descriptors of an
-    // earlier waiter of this process suffice.
+    // The first read opens no wake socket, because most acquisitions need only one read. If the
+    // contender has to wait, a second read opens it, unless an earlier waiter of this process has.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {
@@ -495,12 +482,9 @@ private:
         if (!may_wait_) {
             return look_for(intent::nothing);
         }
-        if (!std::exchange(is_counted_, true)) {
-            engine_->begin_waiting(hears_all_);
-        }
         auto got = look_for(intent::wait);
         const bool is_unheard = got && got->outcome.status == durable::acquire_status::waiting &&
-                                !got->is_watched && got->can_be_watched;
+                                got->can_be_watched;
         return is_unheard ? look_for(intent::watch) : got;
     }
     // Returns false if the store took so long that the lease has expired.
@@ -522,7 +506,8 @@ private:
         const std::int64_t position = got.outcome.position;
         const std::int64_t least = limited_us(options().poll_least);
         std::int64_t us = limited_us(options().poll_most);
-        if (!got.is_watched) { // while the queue moves, the permits may come soon
+        // While the queue moves, the permits may come soon, and the position changes.
+        if (!got.is_watched || request_.on_position || options().observer != nullptr) {
             const std::int64_t stood_us = (durable::boottime_ms() - moved_ms_) * 1000;
             us = std::clamp(stood_us / 8, least, us) * (1 + std::min<std::int64_t>(position, 3));
         }
@@ -541,7 +526,6 @@ private:
     call_limits limits_; // of the next step
     durable_ticket ticket_;
     const bool may_wait_;
-    const bool hears_all_; // it wants to be notified of every change
     const acquire_wishes wanted_;
     const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
@@ -550,7 +534,6 @@ private:
     std::shared_ptr<slot_presence> mark_; // of an inheritable grant
     bool may_be_there_ = false;           // the record may have an entry of it
     bool is_unsure_ = false;              // what a failed try wrote may still reach the store
-    bool is_counted_ = false;             // it is counted as a waiter of this process
     std::error_code if_late_ = make_error_code(durable_errc::no_answer);
     std::shared_ptr<event> changed_;
     std::int64_t again_ns_ = 0;

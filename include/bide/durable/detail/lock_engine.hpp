@@ -18,7 +18,9 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_json.hpp>
+#include <bide/durable/slots/detail/server/text.hpp>
 
+#include <set>
 #include <thread>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -51,7 +53,7 @@ struct slot_part {
     }
     std::string explain() { // what the slot said of the last operation that failed
         const std::lock_guard held(state);
-        return printable_line(trouble);
+        return one_line(trouble, trouble.npos);
     }
 
     slot& of;
@@ -187,16 +189,13 @@ inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
-    std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
+    std::map<std::string, std::set<std::shared_ptr<slot_presence>>> marks;
 };
 
 // The state that each process keeps for the slot of a lock. Only a thread that holds the update
 // lock uses `watch`, `last`, `last_text` and `seen`.
 struct process_part final : slot_part, durable::process_knowledge {
-    process_part(slot& its, bool is_on_server)
-        : slot_part(its),
-          wake_number(is_on_server ? std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25
-                                   : 0) {}
+    explicit process_part(slot& its) : slot_part(its) {}
 
     // Returns the origin of a contender. If `bound` is true, the contender is bound to this
     // process. The first such call opens a mark of presence, which stays open as long as this
@@ -239,15 +238,6 @@ struct process_part final : slot_part, durable::process_knowledge {
         last_text = text;
     }
 
-    // Closes the watch if no contender of this process waits. Called under the update lock.
-    void close_if_idle() noexcept {
-        // Order: relaxed; a waiter that is counted later has the update lock later, and opens it
-        // again.
-        if (waiting.load(std::memory_order_relaxed) == 0) {
-            watch.close();
-        }
-    }
-
     // Called in a child of fork(), on the object of the parent. Closes its files, because a mark
     // that stays open in the child would outlive the parent.
     void leave() noexcept {
@@ -263,7 +253,8 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     const durable::origin here = durable::this_origin(true); // where this process runs
     const std::string name = here.host + ":" + std::to_string(::getpid());
-    const std::int64_t wake_number; // on a server: origin::mark, the name of the wake socket
+    // Without a mark: origin::mark, the name of the wake socket.
+    const std::int64_t wake_number = std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25;
 
     mutex marking;
     std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark; constant afterwards
@@ -277,8 +268,6 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
     change_watch watch{signal};
-    native_platform::atomic<unsigned> waiting{0};     // contenders of this process
-    native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
 
     // The record that this process read or wrote last, and its stored text; empty if there is none.
     // A read that finds the same text, as most do, does not parse it again.
@@ -294,7 +283,7 @@ enum class intent {
     nothing, // it leaves no entry
     queue,   // it enters the queue
     wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait; before this read, opens the descriptors that notify
+    watch    // as wait; before this read, opens the wake socket
 };
 
 // What an acquisition asks for in addition to its ticket.
@@ -355,7 +344,7 @@ public:
         std::int64_t good_until_ms = 0; // granted, held: the end of the lease, on boottime_ms()
         // If the contender waits:
         std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
-        bool is_watched = false;       // each change after the read is signalled
+        bool is_watched = false;       // each change that concerns it is signalled
         bool can_be_watched = false;   // not yet: a try with intent::watch may achieve that
     };
 
@@ -399,22 +388,18 @@ public:
             if (out.status == durable::acquire_status::waiting) {
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
-                if (what >= intent::wait) {
-                    // Order: relaxed, both; a waiter that is counted later has the update lock
-                    // later, and calls follow() again.
-                    mine.watch.follow(view.record, view.here,
-                                      mine.hearing_all.load(std::memory_order_relaxed) != 0,
-                                      mine.waiting.load(std::memory_order_relaxed) > 1);
-                    got.is_watched = mine.watch.hears();
-                    got.can_be_watched = mine.watch.can_open();
-                }
+            }
+            if (what >= intent::wait) {
+                mine.watch.follow(view.record, view.here);
+                got.is_watched = mine.watch.hears(self.from.mark);
+                got.can_be_watched = mine.watch.can_open(self.from.mark);
             }
             const bool is_refused = out.status == durable::acquire_status::refused;
             const bool is_held = out.status == durable::acquire_status::waiting && !terms.enqueue;
             is_true_unstored = !maybe_done && (is_refused || is_held);
             return out.changed || (view.is_mended && !is_refused);
         };
-        const std::error_code error = update(main_, what, until, rule);
+        const std::error_code error = update(main_, what, until, rule, self.from.mark);
         if (error && !is_true_unstored) {
             return unexpected{error};
         }
@@ -466,6 +451,7 @@ public:
                 durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how) !=
                 durable::release_status::not_there;
             was_there = is_removed || maybe_done;
+            main_.own().watch.follow(view.record, view.here); // one waiter less, perhaps
             return is_removed || how.settle;
         };
         if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
@@ -556,14 +542,10 @@ public:
     // Keeps the mark of presence of a ticket that is bound to this process: see bound_tickets.
     // Throws: std::bad_alloc, std::system_error.
     void keep_mark(const durable_ticket& t) {
-        const auto mark = t.process_bound ? main_.own().mark() : nullptr;
-        if (mark != nullptr) {
+        if (const auto mark = t.process_bound ? main_.own().mark() : nullptr) {
             auto& all = of_process<bound_tickets>();
             const std::lock_guard held(all.lock);
-            auto& marks = all.marks[t.nonce];
-            if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
-                marks.push_back(mark);
-            }
+            all.marks[t.nonce].insert(mark);
         }
     }
 
@@ -600,32 +582,12 @@ public:
     const std::shared_ptr<job_queue>& withdrawals() { return main_.own().withdrawals; }
     const std::shared_ptr<job_queue>& renewals() { return main_.own().renewals; }
 
-    // Count the waiters of this process. While there are waiters, a watch of the slot may be open.
-    // The last end_waiting() closes it. If another thread holds the update lock then, the next
-    // update closes it. `hears_all`: the waiter wants to be notified of every change.
-    void begin_waiting(bool hears_all) noexcept {
-        process_part& mine = main_.own();
-        // Order: relaxed, both; the update lock orders them before the read that opens the watch.
-        mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
-        mine.waiting.fetch_add(1, std::memory_order_relaxed);
-    }
-    void end_waiting(bool hears_all) noexcept {
-        process_part& mine = main_.own();
-        // Order: relaxed, both; the numbers publish nothing else.
-        mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
-        const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
-        if (is_last && mine.turn.try_lock()) {
-            const std::lock_guard turn(mine.turn, std::adopt_lock);
-            mine.close_if_idle();
-        }
-    }
-
 private:
     // A slot, and the state that each process keeps for it.
     struct access {
         explicit access(slot_ref to) noexcept : of(std::move(to)) {}
         process_part& own() {
-            return parts.get([this] { return process_part(*of, of.guarantees().multi_host); });
+            return parts.get([this] { return process_part(*of); });
         }
 
         slot_ref of;
@@ -645,17 +607,16 @@ private:
 
     // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes
     // the record, and returns true if the record has to be stored. The observer is not told of an
-    // error that the rule sets in record_view::refused.
+    // error that the rule sets in record_view::refused. `mark` is origin::mark of the contender.
     template <class Rule>
-    std::error_code update(access& by, intent what, deadline until, Rule rule) {
+    std::error_code update(access& by, intent what, deadline until, Rule rule,
+                           std::int64_t mark = 0) {
         process_part& mine = by.own();
         std::vector<std::int64_t> concerned; // marks of the processes to wake
         std::error_code refused;
         const auto begin = [&] {
-            mine.close_if_idle();
             if (what == intent::watch) {
-                const auto mark = mine.mark();
-                mine.watch.open(mine.of, mark != nullptr ? mark->mark() : mine.wake_number);
+                mine.watch.open(mark);
             }
             if (what >= intent::wait) {
                 mine.watch.drain();

@@ -73,21 +73,6 @@ BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
     return text.empty();
 }
 
-BIDE_DURABLE_INLINE std::string printable_line(std::string_view text) {
-    std::string line;
-    while (!text.empty()) {
-        const std::size_t length = utf8_length(text);
-        const auto first = static_cast<unsigned char>(text[0]);
-        // U+0080 to U+009F are control characters, too: some terminals obey them.
-        const bool is_control =
-            first < ' ' || first == 0x7f ||
-            (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
-        line += length == 0 || is_control ? "?" : text.substr(0, length);
-        text.remove_prefix(std::max<std::size_t>(length, 1));
-    }
-    return line;
-}
-
 } // namespace detail
 
 // ---- locks

@@ -265,9 +265,8 @@ struct taken_tokens {
     ~taken_tokens() {
         if (is_unused) {
             try_to([this] {
-                static_cast<void>(store_call::start(std::make_shared<store_call>(
-                    [back = giving_back()] { try_to([&] { static_cast<void>(back()); }); },
-                    call_kind::has_to_run)));
+                static_cast<void>(store_call<result<void, std::error_code>>::start(
+                    giving_back(), call_kind::has_to_run));
             });
         }
     }

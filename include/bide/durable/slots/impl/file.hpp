@@ -40,11 +40,6 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
 
-#if defined(__linux__)
-#include <sys/inotify.h>
-#include <unistd.h>
-#endif
-
 namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
@@ -178,99 +173,6 @@ private:
     std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
 };
 
-#if defined(__linux__)
-
-// ---- the watch, by inotify(7) on the lock file
-//
-// The watch reports that a writer has stored the synced version. It also reports that an open file
-// description that may write the lock file was closed. A slot object closes one at its end; then a
-// waiter reads the record without need. The end of a mark of presence closes one, too; a process in
-// another PID namespace cannot notice that end otherwise. The system reports the close just before
-// it drops the lock of the mark. A waiter that reads at that moment still sees the mark, and reads
-// again at its next poll.
-//
-// Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
-// still use a watch of the instance. So the process keeps one unused instance.
-
-class BIDE_SHARED file_watch final : public slot_watch {
-public:
-    // Sets errno if it fails.
-    explicit file_watch(const std::string& path) : path_(path) {
-        posix_io().look_at(path_.c_str(), facts_); // before it is watched
-        // Other code may have closed the instance, and opened another file with its number.
-        if (!add() && (errno == EBADF || errno == EINVAL)) {
-            events_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-            if (events_ >= 0) {
-                add();
-            }
-        }
-    }
-    ~file_watch() override {
-        int unused = events_;
-        if (is_made() && ::getpid() == owner_) {
-            ::inotify_rm_watch(events_, watch_); // fails if the watch ended with the file
-            static_cast<void>(drain());          // so that the next watch is not readable yet
-            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
-            unused = exchange(events_);
-        }
-        if (unused >= 0) {
-            ::close(unused);
-        }
-    }
-
-    bool is_made() const noexcept { return watch_ >= 0; }
-    int fd() const noexcept override { return events_; }
-
-    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file.
-    // Also returns ESTALE in a child of fork(), which would take events from the parent.
-    std::error_code drain() noexcept override {
-        if (::getpid() != owner_) {
-            return system_error_code(ESTALE);
-        }
-        char bytes[4096];
-        ssize_t got = 0;
-        do {
-            got = ::read(events_, bytes, sizeof bytes);
-        } while (got > 0 || (got < 0 && errno == EINTR));
-        if (errno != EAGAIN) {
-            return system_error_code();
-        }
-        struct stat now;
-        const bool is_same =
-            posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts_);
-        return system_error_code(is_same ? 0 : ESTALE);
-    }
-
-private:
-    bool add() noexcept {
-        // IN_ATTRIB also reports that the file is removed.
-        constexpr std::uint32_t wanted = IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVE_SELF;
-        watch_ = ::inotify_add_watch(events_, path_.c_str(), wanted);
-        return is_made();
-    }
-
-    // Keeps the instance `fd` for the next watch; -1: none. Returns the one that was kept, or -1.
-    // The word has the pid in its upper half: a child of fork() neither uses nor closes the
-    // instance of its parent, because it may have opened another file with that number. This is no
-    // mutex, because a mutex could stay locked in a child.
-    static int exchange(int fd) noexcept {
-        static native_platform::atomic<std::uint64_t> unused{0};
-        const auto process = static_cast<std::uint64_t>(::getpid());
-        // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
-        const std::uint64_t found = unused.exchange(
-            fd < 0 ? 0 : process << 32 | static_cast<std::uint64_t>(fd), std::memory_order_acq_rel);
-        return found >> 32 == process ? static_cast<int>(found & 0xffffffff) : -1;
-    }
-
-    const std::string path_;
-    struct stat facts_{};
-    const pid_t owner_ = ::getpid();
-    int events_ = exchange(-1); // the inotify instance
-    int watch_ = -1;
-};
-
-#endif
-
 // ---- the slot
 
 // A slot on any Io. A function that returns false has called fail().
@@ -320,20 +222,6 @@ public:
                 : error_ == durable_errc::invalid_argument ? "the path cannot name a file"
                                                            : file_error_text(error_, file));
     }
-
-#if defined(__linux__)
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (!enter(false)) { // makes the lock file
-            return unexpected{error_};
-        }
-        leave();
-        auto made = std::make_unique<file_watch>(lock_path_);
-        if (const auto error = made->is_made() ? made->drain() : system_error_code()) {
-            return unexpected{error};
-        }
-        return std::unique_ptr<slot_watch>(std::move(made));
-    }
-#endif
 
 private:
     friend base;
