@@ -43,11 +43,8 @@ struct durable_ticket {
 namespace detail {
 
 // Returns 128 random bits of the system, in hexadecimal.
-// Throws: what std::random_device throws.
+// Throws: std::system_error.
 std::string fresh_nonce();
-
-// Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
-bool is_utf8(std::string_view text) noexcept;
 
 } // namespace detail
 
@@ -81,7 +78,7 @@ public:
     /// the lease less the margin.
     virtual void renewed_late(const durable_ticket&,
                               std::chrono::milliseconds /* left */) noexcept {}
-    /// No renewal was confirmed in time (durable_options::warn_before). The lock is lost after
+    /// Two thirds of the time until the loss have passed without a renewal. The lock is lost after
     /// `left`, unless a renewal is confirmed before.
     virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
     /// The lock was lost.
@@ -106,10 +103,6 @@ struct durable_options {
     /// How long before the end of its lease a holder regards the lock as lost. It has to be less
     /// than the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
-
-    /// How long before the loss of the lock durable_observer::at_risk() is called. It has to be
-    /// less than the lease minus the margin. Zero means a third of that difference.
-    std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
@@ -197,10 +190,9 @@ struct acquire_request {
     std::optional<durable_ticket> ticket{};
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
-    /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, the minimum hold time of that grant stays. Several machines may start a job at
-    /// about the same time: even a short job runs only once, if this time is longer than the
-    /// difference between the machines' clocks.
+    /// even if the guard releases earlier or its process ends. So a job that several machines start
+    /// runs only once, if this time is longer than the difference between their clocks. If the
+    /// ticket holds its permits already, the minimum hold time of that grant stays.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.

@@ -14,10 +14,8 @@
 
 #include <chrono>
 
-#if !defined(_WIN32)
 #include <time.h>
 #include <unistd.h>
-#endif
 #if defined(__linux__)
 #include <cerrno>
 #include <csignal>
@@ -127,13 +125,9 @@ inline std::string this_boot() {
 
 /// Returns the name of this machine.
 inline std::string this_host() {
-#if !defined(_WIN32)
     char name[256] = {};
-    if (::gethostname(name, sizeof name - 1) == 0 && name[0] != 0) {
-        return name;
-    }
-#endif
-    return "localhost";
+    const bool is_known = ::gethostname(name, sizeof name - 1) == 0 && name[0] != 0;
+    return is_known ? name : "localhost";
 }
 
 /// Returns where this process runs. If `bound` is true, the origin is bound to this process. If the

@@ -32,6 +32,7 @@
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
+#include <bide/sched/detail/quoted.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
@@ -47,6 +48,18 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //     expired, is often kept.
 
 namespace detail {
+
+// Returns true if the text is UTF-8, which every reader accepts unchanged, of `least` to `most`
+// bytes.
+inline bool is_text(std::string_view text, std::size_t least, std::size_t most) noexcept {
+    bool good = text.size() >= least && text.size() <= most;
+    while (good && !text.empty()) {
+        const std::size_t length = bide::detail::utf8_length(text);
+        text.remove_prefix(length);
+        good = length != 0;
+    }
+    return good;
+}
 
 // Returns the grant with that nonce and the token `fence`; 0 stands for any token except `but`.
 // Returns nullptr if there is none.
@@ -211,16 +224,15 @@ inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept
     return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
-/// Returns true if the rules accept a contender. Does not check that its text is UTF-8.
+/// Returns true if the rules accept a contender.
 inline bool is_valid(const contender& self) noexcept {
+    using detail::is_text;
     const auto& labels = self.about.labels;
-    bool good = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
-                !self.nonce.empty() && self.nonce.size() <= longest_name && self.weight >= 1 &&
-                self.weight <= largest_permits && self.about.note.size() <= longest_note &&
-                labels.size() <= most_labels;
+    bool good = is_text(self.holder_id, 1, longest_name) && is_text(self.nonce, 1, longest_name) &&
+                self.weight >= 1 && self.weight <= largest_permits &&
+                is_text(self.about.note, 0, longest_note) && labels.size() <= most_labels;
     for (auto one = labels.begin(); good && one != labels.end(); ++one) {
-        good = !one->key.empty() && one->key.size() <= longest_label &&
-               one->value.size() <= longest_label &&
+        good = is_text(one->key, 1, longest_label) && is_text(one->value, 0, longest_label) &&
                std::ranges::find(labels.begin(), one, one->key, &label::key) == one;
     }
     return good;
@@ -546,9 +558,8 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
         const auto is_new = [&](const origin& now) {
             return !detail::any_before(before, was, [&](const origin& it) { return it == now; });
         };
-        const bool is_concerned =
-            !waits || detail::any_before(after, next, is_new) ||
-            (next == 0 && w.weight <= free_permits(after));
+        const bool is_concerned = !waits || detail::any_before(after, next, is_new) ||
+                                  (next == 0 && w.weight <= free_permits(after));
         next += waits ? 1 : 0;
         if (is_concerned && w.from.mark != 0 &&
             std::find(marks.begin(), marks.end(), w.from.mark) == marks.end()) {

@@ -296,9 +296,20 @@ public:
                       ? *request_.ticket
                       : engine_->ticket({}, request_.weight,
                                         options().process_bound && !request_.inheritable)),
-          may_wait_(!until_.is_poll()), wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),
-          moved_ms_(begun_ms_) {
+          may_wait_(!until_.is_poll()), terms_(engine_->terms()), begun_ms_(durable::boottime_ms()),
+          answered_ms_(begun_ms_), moved_ms_(begun_ms_) {
         ticket_.fence = 0; // of an earlier grant, which is not taken back
+        terms_.at_least_ms = request_.at_least.count();
+        // pass_on() may grant the lock to this contender, which must notice that before the lease
+        // of the grant ends. If it reads the record four times in that time, it needs no
+        // notification.
+        terms_.listens = ticket_.process_bound && may_wait_ &&
+                         options().lease.count() * 1000 / 4 >= longest_pause_us();
+        about_.note = request_.note;
+        for (const auto& [key, value] : request_.labels) {
+            about_.labels.push_back({key, value});
+        }
+        std::ranges::sort(about_.labels, {}, &durable::label::key);
         if (!may_wait_) {
             limits_.until = until_ = deadline::at_ns(native_platform::now());
         }
@@ -356,20 +367,6 @@ private:
     durable_observer& observer() const noexcept { return engine_->observer(); }
     std::chrono::milliseconds waited() const noexcept {
         return std::chrono::milliseconds(durable::boottime_ms() - begun_ms_);
-    }
-    acquire_wishes wishes() const {
-        acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // pass_on() may grant the lock to this contender, which must notice that before the lease
-        // of the grant ends. If it reads the record four times in that time, it needs no
-        // notification.
-        wanted.listens = ticket_.process_bound && may_wait_ &&
-                         options().lease.count() * 1000 / 4 >= longest_pause_us();
-        for (const auto& [key, value] : request_.labels) {
-            wanted.about.labels.push_back({key, value});
-        }
-        std::sort(wanted.about.labels.begin(), wanted.about.labels.end(),
-                  [](const auto& a, const auto& b) { return a.key < b.key; });
-        return wanted;
     }
     // Returns the terms for the removal of what this acquisition has stored: an earlier grant of
     // the ticket stays, and no minimum hold time applies.
@@ -473,7 +470,7 @@ private:
         const auto look_for = [&](intent what) {
             const bool was_there = std::exchange(may_be_there_, true);
             const bool was_unsure = std::exchange(is_unsure_, true);
-            auto got = engine_->acquire(ticket_, what, until, mark_.get(), wanted_);
+            auto got = engine_->acquire(ticket_, what, terms_, until, mark_.get(), about_);
             const bool wrote_nothing = !got && stored_nothing(got.error());
             may_be_there_ = was_there || !wrote_nothing;
             is_unsure_ = wrote_nothing ? was_unsure : !got && may_pass(got.error());
@@ -483,8 +480,8 @@ private:
             return look_for(intent::nothing);
         }
         auto got = look_for(intent::wait);
-        const bool is_unheard = got && got->outcome.status == durable::acquire_status::waiting &&
-                                got->can_be_watched;
+        const bool is_unheard =
+            got && got->outcome.status == durable::acquire_status::waiting && got->can_be_watched;
         return is_unheard ? look_for(intent::watch) : got;
     }
     // Returns false if the store took so long that the lease has expired.
@@ -526,7 +523,8 @@ private:
     call_limits limits_; // of the next step
     durable_ticket ticket_;
     const bool may_wait_;
-    const acquire_wishes wanted_;
+    durable::terms terms_;
+    durable::description about_{};
     const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
     std::int64_t moved_ms_;    // when the queue last moved

@@ -12,7 +12,7 @@
 //   store_call       a call on a store thread, which its caller can leave before the call ends
 //   change_signal    wakes all threads and coroutines of this process that wait for one lock
 //   wake_socket      wakes another process of the same machine
-//   change_watch     has the descriptors that report changes, and signals when one is readable
+//   change_watch     has the descriptors that notify this process, and signals when one is readable
 //
 // The monitor calls no store. So a store that hangs delays neither the notification that a lease
 // has ended nor the jobs of other stores. No thread is started before it is needed, and none keeps
@@ -639,10 +639,10 @@ struct native_watch_system {
 //             follow   arms the socket
 //   monitor:           if the socket is readable and armed: disarms it, and signals
 //
-// All waiters share the socket. The monitor does not signal for a message that a reader has cleared.
-// So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal after the socket was last armed, it woke all waiters. None of them waits again yet,
-// because a waiter arms the socket before it waits.
+// All waiters share the socket. The monitor does not signal for a message that a reader cleared. So
+// the reader signals: the change may have granted another waiter its permits. If there was a signal
+// after the socket was last armed, it woke all waiters. None of them waits again yet, because a
+// waiter arms the socket before it waits.
 //
 // The protocol with another process that makes a change (the changer):
 //

@@ -9,10 +9,9 @@
 //   process_part       what one process keeps for a lock: the record as last seen, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
-// A thread updates the slot only while it holds the update lock. If it is unknown whether a change
-// was stored, the record is read again and the rule is applied again. The rule finds the entry with
-// the ticket's nonce, and so sees what was done already. A child of fork() makes a slot_part and a
-// process_part of its own, and continues to use the slot object that it inherited.
+// If it is unknown whether a change was stored, the record is read again and the rule is applied
+// again. The rule finds the entry with the ticket's nonce, and so sees what was done already. A
+// child of fork() continues to use the slot object that it inherited.
 
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/expiry.hpp>
@@ -157,13 +156,12 @@ struct BIDE_SHARED renewal_queues {
     std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
 };
 
-// Returns the queue for the renewals of a lock. Locks with the same `store` share a queue. If
-// `store` is empty, the lock gets a queue of its own. A renewal that hangs delays the later ones of
-// its queue.
-// - Locks that share a queue renew on slot::for_renewals(), which has another connection. A call
-//   that hangs on a lock's own slot does not delay them.
-// - Any other lock renews on its own slot. If a thread hangs in a store call while it holds the
-//   update lock, the renewal waits for it, at most until the lease ends.
+// Returns the queue for the renewals of a lock. A renewal that hangs delays the later ones of its
+// queue.
+// - Locks with the same `store` share a queue. They renew on slot::for_renewals(), so a call that
+//   hangs on a lock's own slot does not delay them.
+// - If `store` is empty, the lock gets a queue of its own, and renews on its own slot: it waits for
+//   the update lock, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
     auto made = std::make_shared<job_queue>(&store_threads::post<true>);
@@ -286,13 +284,6 @@ enum class intent {
     watch    // as wait; before this read, opens the wake socket
 };
 
-// What an acquisition asks for in addition to its ticket.
-struct acquire_wishes {
-    durable::description about{};
-    std::int64_t at_least_ms = 0;
-    bool listens = false; // terms::listens
-};
-
 // The record at the time of a read.
 struct record_view {
     const durable::origin& here; // where this process runs
@@ -321,15 +312,14 @@ public:
             options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
         terms_.max_waiters = options_.max_waiters;
         terms_.adopt_permits = options_.adopt_permits;
-        const bool sane =
-            durable::is_valid(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
-            options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
-            options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
-            options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
-            options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
-            options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
-            (terms_.clock != lock_clock::server ||
-             main_.of.guarantees().clock == lock_clock::server);
+        const bool sane = durable::is_valid(terms_, 0) && margin_ms_ > 0 &&
+                          margin_ms_ < terms_.lease_ms && options_.drift >= 0 &&
+                          options_.drift <= 10 && options_.retry_time.count() > 0 &&
+                          options_.attempt_limit.count() >= 0 && options_.poll_least.count() > 0 &&
+                          options_.poll_most >= options_.poll_least &&
+                          durable::detail::is_text(options_.holder_id, 0, durable::longest_name) &&
+                          (terms_.clock != lock_clock::server ||
+                           main_.of.guarantees().clock == lock_clock::server);
         if (!sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable lock"));
@@ -348,29 +338,18 @@ public:
         bool can_be_watched = false;   // not yet: a try with intent::watch may achieve that
     };
 
-    // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
-    // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence,
-    // and not to the process.
+    // Acquires the permits, or enters the queue. `terms` are those of the engine, with what the
+    // contender asks for. The outcome is never `refused`: a refusal is returned as an error. If
+    // `of` is not nullptr, the grant is bound to this mark of presence, and not to the process.
     result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
+                                              durable::terms terms,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
-                                              const acquire_wishes& wanted = {}) {
-        const auto& labels = wanted.about.labels;
-        const bool is_text =
-            is_utf8(t.holder_id) && is_utf8(t.nonce) && is_utf8(wanted.about.note) &&
-            std::all_of(labels.begin(), labels.end(), [](const durable::label& one) {
-                return is_utf8(one.key) && is_utf8(one.value);
-            });
-        if (!is_text) {
-            return unexpected{make_error_code(durable_errc::invalid_argument)};
-        }
+                                              const durable::description& about = {}) {
         process_part& mine = main_.own();
-        durable::terms terms = terms_;
         terms.enqueue = what != intent::nothing;
-        terms.at_least_ms = wanted.at_least_ms;
-        terms.listens = wanted.listens;
         durable::contender self{t.holder_id, t.nonce, t.weight,
-                                mine.origin(t.process_bound && of == nullptr), wanted.about};
+                                mine.origin(t.process_bound && of == nullptr), about};
         if (of != nullptr) {
             self.from.mark = of->mark();
         }
@@ -572,10 +551,8 @@ public:
     }
     const durable::terms& terms() const noexcept { return terms_; }
     bool is_local() const noexcept { return !main_.of.guarantees().multi_host; }
-    std::int64_t warn_before_ms() const noexcept { // durable_options::warn_before
-        return options_.warn_before.count() != 0 ? options_.warn_before.count()
-                                                 : (terms_.lease_ms - margin_ms_) / 3;
-    }
+    // How long before the loss of a lock the observer is warned.
+    std::int64_t warn_before_ms() const noexcept { return (terms_.lease_ms - margin_ms_) / 3; }
 
     // What this process keeps for the lock. The signal wakes all its waiters.
     change_signal& signal() { return *main_.own().signal; }

@@ -12,15 +12,6 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-namespace detail {
-
-struct slot_memory {
-    std::mutex mutex;
-    slot_snapshot current{};
-};
-
-} // namespace detail
-
 /// A slot in the memory of this process. Copies of a slot object use the same memory. Two threads
 /// may use two copies at the same time.
 ///
@@ -60,6 +51,11 @@ public:
     }
 
 private:
+    struct memory {
+        std::mutex mutex;
+        slot_snapshot current{};
+    };
+
     cas_result put(std::string&& next) noexcept {
         if (next.size() > largest_value) {
             return {cas_status::failed, 0, {}, durable_errc::too_large};
@@ -69,7 +65,7 @@ private:
         return {cas_status::stored, memory_->current.version, {}, {}};
     }
 
-    std::shared_ptr<detail::slot_memory> memory_ = std::make_shared<detail::slot_memory>();
+    std::shared_ptr<memory> memory_ = std::make_shared<memory>();
 };
 
 }} // namespace bide::BIDE_ABI

@@ -362,11 +362,10 @@ private:
 
     // ---- reading
 
-    // Reads without the lock. Returns true if a page has the synced version: its value was
-    // acknowledged last, whatever a writer does to the other page. After a crash, the synced
-    // version may be an earlier one. So returns false unless this slot has read under the lock
-    // before, and has seen no later version. Also returns false if the file is absent: a read under
-    // the lock then finds whether a value is lost.
+    // Reads without the lock. Returns true if a page has the synced version. After a crash, that
+    // may be an earlier version. So returns false unless this slot has read under the lock before,
+    // and has seen no later version. Also returns false if the file is absent: a read under the
+    // lock then finds whether a value is lost.
     bool can_read_unlocked() {
         data_.forget_if_not_ours();
         if (lock_.is_locked || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {

@@ -14,7 +14,7 @@
 // with a persistent journal in the other mode. If another program changes the mode of the database
 // later, the slot follows.
 
-#include <bide/durable/options.hpp>
+#include <bide/durable/record.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
@@ -288,7 +288,8 @@ public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
     sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how)
         : path_(absolute_path(at)), key_(std::move(of)), options_(how), versions_(key_) {
-        if (!is_file_name(at) || !is_utf8(key_) || key_.find('\0') != key_.npos) {
+        if (!is_file_name(at) || !durable::detail::is_text(key_, 0, key_.npos) ||
+            key_.find('\0') != key_.npos) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
         }
