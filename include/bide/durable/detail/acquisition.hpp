@@ -480,9 +480,7 @@ private:
             return look_for(intent::nothing);
         }
         auto got = look_for(intent::wait);
-        const bool is_unheard =
-            got && got->outcome.status == durable::acquire_status::waiting && got->can_be_watched;
-        return is_unheard ? look_for(intent::watch) : got;
+        return got && got->can_be_told ? look_for(intent::listen) : got;
     }
     // Returns false if the store took so long that the lease has expired.
     bool granted(const lock_engine::acquired& got) {
@@ -504,7 +502,7 @@ private:
         const std::int64_t least = limited_us(options().poll_least);
         std::int64_t us = limited_us(options().poll_most);
         // While the queue moves, the permits may come soon, and the position changes.
-        if (!got.is_watched || request_.on_position || options().observer != nullptr) {
+        if (!got.is_told || request_.on_position || options().observer != nullptr) {
             const std::int64_t stood_us = (durable::boottime_ms() - moved_ms_) * 1000;
             us = std::clamp(stood_us / 8, least, us) * (1 + std::min<std::int64_t>(position, 3));
         }

@@ -281,7 +281,7 @@ enum class intent {
     nothing, // it leaves no entry
     queue,   // it enters the queue
     wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait; before this read, opens the wake socket
+    listen   // as wait; before this read, opens the wake socket
 };
 
 // The record at the time of a read.
@@ -334,8 +334,8 @@ public:
         std::int64_t good_until_ms = 0; // granted, held: the end of the lease, on boottime_ms()
         // If the contender waits:
         std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
-        bool is_watched = false;       // each change that concerns it is signalled
-        bool can_be_watched = false;   // not yet: a try with intent::watch may achieve that
+        bool is_told = false;          // each change that concerns it is signalled
+        bool can_be_told = false;      // not yet: a try with intent::listen may achieve that
     };
 
     // Acquires the permits, or enters the queue. `terms` are those of the engine, with what the
@@ -370,8 +370,9 @@ public:
             }
             if (what >= intent::wait) {
                 mine.watch.follow(view.record, view.here);
-                got.is_watched = mine.watch.hears(self.from.mark);
-                got.can_be_watched = mine.watch.can_open(self.from.mark);
+                got.is_told = mine.watch.hears(self.from.mark);
+                got.can_be_told = out.status == durable::acquire_status::waiting &&
+                                  mine.watch.can_open(self.from.mark);
             }
             const bool is_refused = out.status == durable::acquire_status::refused;
             const bool is_held = out.status == durable::acquire_status::waiting && !terms.enqueue;
@@ -592,7 +593,7 @@ private:
         std::vector<std::int64_t> concerned; // marks of the processes to wake
         std::error_code refused;
         const auto begin = [&] {
-            if (what == intent::watch) {
+            if (what == intent::listen) {
                 mine.watch.open(mark);
             }
             if (what >= intent::wait) {
