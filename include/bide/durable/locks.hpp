@@ -12,8 +12,6 @@
 /// fork() can use its copy of a lock, even if threads of the parent used the lock during the fork.
 /// The permits of the parent stay with the parent. Each slot documents its use after a fork.
 ///
-/// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
-///
 /// Blocks: a call to the store tries again for at most durable_options::retry_time. If the call is
 /// made on the calling thread, its last operation may end later. If it is made on a store thread,
 /// the caller waits at most durable_options::attempt_limit longer.
@@ -48,7 +46,8 @@ public:
     durable_guard(durable_guard&&) noexcept = default;
     /// Releases the grant of this guard as the destructor does, and takes over that of `other`.
     durable_guard& operator=(durable_guard&& other) noexcept {
-        durable_guard(std::move(other)).grant_.swap(grant_);
+        durable_guard taken(std::move(other));
+        grant_.swap(taken.grant_);
         return *this;
     }
 
