@@ -17,10 +17,6 @@ class rate_store;
 
 /// The options of a durable_rate_limiter. All limiters of a record need the same clock.
 struct rate_options {
-    /// If true, the record adopts the rate and the burst of this limiter; reserved tokens keep
-    /// their times. If false, another rate is refused: durable_errc::permits_mismatch.
-    bool adopt_rate = false;
-
     /// The clock of the record; by default the clock that the slot's guarantees name.
     ///
     /// - server: the clock of the store.
@@ -76,8 +72,9 @@ struct rate_wait {
 /// twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
-/// refuses the record of a limiter: durable_errc::corrupt_record. To refill the bucket, delete the
-/// record.
+/// refuses the record of a limiter: durable_errc::corrupt_record. A limiter with another rate or
+/// burst than the record's is refused: durable_errc::permits_mismatch. To change the rate, or to
+/// refill the bucket, delete the record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If it is unknown whether the store has stored an acquisition, the tokens

@@ -113,16 +113,6 @@ struct rate_record {
         last.clear();
         return true;
     }
-
-    // Changes the rate and the burst to those of `to`. Reserved tokens become available at the same
-    // time as before. If none is reserved, the bucket keeps its tokens, up to the new burst.
-    void adopt(const token_rate& to) {
-        const std::int64_t wait = rate.wait_ns(debt);
-        const std::int64_t there = std::min(rate.available(debt), to.burst);
-        const std::int64_t room = (token_rate::most - to.capacity()) / to.count;
-        debt = to.capacity() + std::min(wait, room) * to.count - there * to.period_ns;
-        rate = to;
-    }
 };
 
 // The stored format, in JSON:
@@ -238,10 +228,7 @@ private:
             r.advance(now, options.clock_tolerance.count());
         }
         if (r.rate != rate) {
-            if (!options.adopt_rate) {
-                return unexpected{make_error_code(durable_errc::permits_mismatch)};
-            }
-            r.adopt(rate);
+            return unexpected{make_error_code(durable_errc::permits_mismatch)};
         }
         if (from.fell_back) { // tokens of the lost value may have been taken
             r.debt = std::max(r.debt, r.rate.capacity());
