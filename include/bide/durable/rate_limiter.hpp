@@ -29,10 +29,6 @@ struct rate_options {
     /// With lock_clock::caller, this function returns the time, from any epoch.
     std::function<std::chrono::milliseconds()> now{};
 
-    /// How far the clock may be behind the time in the record. A clock that is further behind was
-    /// set back: the bucket then fills from the clock's present time.
-    std::chrono::milliseconds clock_tolerance{1'000};
-
     /// How far ahead tokens are reserved. A request for a later time gets durable_errc::queue_full.
     std::chrono::milliseconds longest_wait{3'600'000};
 
@@ -66,10 +62,11 @@ struct rate_wait {
 /// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
 /// lost. A process that dies while it waits loses its tokens.
 ///
-/// If a clock is set back, or after a reboot, no acquisition waits longer than clock_tolerance plus
-/// the wait for the tokens that are reserved already (at most longest_wait). A clock that is set
-/// forward fills the bucket early: the reserved tokens, and at most one burst more, are granted
-/// twice. After a slot has lost a value, the bucket is empty.
+/// A clock may be behind the time in the record by a second. A clock that is further behind was set
+/// back: the bucket then fills from the clock's present time. So after that, or after a reboot, no
+/// acquisition waits longer than a second plus the wait for the tokens that are reserved already (at
+/// most longest_wait). A clock that is set forward fills the bucket early: the reserved tokens, and
+/// at most one burst more, are granted twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
 /// refuses the record of a limiter: durable_errc::corrupt_record. A limiter with another rate or

@@ -158,8 +158,8 @@ public:
         const bool is_sane =
             its_rate && clock_ != lock_clock::observed &&
             (clock_ != lock_clock::server || slot_.guarantees().clock == lock_clock::server) &&
-            options.clock_tolerance.count() >= 0 && options.longest_wait.count() >= 0 &&
-            options.retry_time.count() > 0 && options.attempt_limit.count() >= 0;
+            options.longest_wait.count() >= 0 && options.retry_time.count() > 0 &&
+            options.attempt_limit.count() >= 0;
         if (!is_sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));
@@ -191,6 +191,7 @@ public:
     deadline retry_end() const { return deadline::after(options.retry_time); }
     std::string explain() { return own().explain(); }
 
+    static constexpr std::int64_t clock_tolerance_ms = 1'000;
     const rate_options options;
     const token_rate rate;
 
@@ -225,7 +226,7 @@ private:
             if (r.at.clock != clock_) {
                 return unexpected{make_error_code(durable_errc::clock_mismatch)};
             }
-            r.advance(now, options.clock_tolerance.count());
+            r.advance(now, clock_tolerance_ms);
         }
         if (r.rate != rate) {
             return unexpected{make_error_code(durable_errc::permits_mismatch)};

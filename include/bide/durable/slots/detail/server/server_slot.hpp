@@ -430,8 +430,7 @@ struct server_terms {
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    std::string table{};        // PostgreSQL's, with its schema, quoted
-    bool creates_table = false; // if it is missing
+    std::string table{}; // PostgreSQL's, with its schema, quoted
     bool is_for_renewals = false;
 };
 
