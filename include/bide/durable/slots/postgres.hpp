@@ -131,12 +131,10 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
 struct postgres_slot_options {
     /// The table: `name`, which is in the schema `public`, or `schema.name`. Names have letters,
     /// digits and underscores, and are case-sensitive. search_path is not used. Requires: all users
-    /// of a lock name the same table, because each table is another lock.
+    /// of a lock name the same table, because each table is another lock. If the table is missing,
+    /// the slot creates it. This needs CREATE on the schema: from PostgreSQL 15 on, not every role
+    /// has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
     std::string table = "bide_lock";
-
-    /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
-    /// not every role has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
-    bool create_table = true;
 
     /// The longest time of one operation, including connecting.
     std::chrono::milliseconds retry_time{10'000};

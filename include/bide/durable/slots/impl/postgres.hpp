@@ -278,7 +278,7 @@ public:
         };
         oid_ = first_oid(of, all, 0);
         postgres_answer row = select();
-        if (oid_ == 0 && of.creates_table && row.error == postgres_error("42P01")) {
+        if (oid_ == 0 && row.error == postgres_error("42P01")) {
             // If several roles create it at the same time, all but one of them get an error.
             postgres_answer made = run(create_statement(of.table));
             if (is_open()) {
@@ -416,8 +416,6 @@ private:
             drop(); // a standby: the next connection may reach the primary
         } else if (is("40001", "40P01") || (is("55P03") && !of.is_for_renewals)) {
             answer.may_pass = !answer.may_have_stored;
-        } else if (is("42P01") && oid_ == 0) {
-            answer.error_text = "there is no table " + table;
         } else if (is("ZB001", "42P01")) {
             answer.error_text = "the table " + table +
                                 (is("ZB001") ? " is not the one that this process began with"
@@ -496,9 +494,9 @@ BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::stri
         target.why = "a key has 1 to 1,024 bytes, none of them zero";
     }
     core_ = std::make_unique<detail::server_slot<detail::postgres_connection>>(
-        std::move(target), detail::server_terms{std::move(key), options.retry_time,
-                                                std::min(options.max_value, std::size_t(256) << 20),
-                                                table, options.create_table});
+        std::move(target),
+        detail::server_terms{std::move(key), options.retry_time,
+                             std::min(options.max_value, std::size_t(256) << 20), table});
 }
 
 }} // namespace bide::BIDE_ABI

@@ -397,12 +397,6 @@ template <class F> auto without_sigpipe(F f) noexcept {
     return done;
 }
 
-// Returns true if the text of a TLS library says that the server refuses the client's certificate,
-// or refuses a client without a certificate.
-inline bool refuses_certificate(std::string_view text) noexcept {
-    return says(text, "alert") && says(text, "ertificate", "unknown ca", "access denied");
-}
-
 // ---- Slots
 
 // The answer of a server; or the error, its text, and whether a value may have been stored.
@@ -436,8 +430,7 @@ struct server_terms {
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    std::string table{};        // PostgreSQL's, with its schema, quoted
-    bool creates_table = false; // if it is missing
+    std::string table{}; // PostgreSQL's, with its schema, quoted
     bool is_for_renewals = false;
 };
 
