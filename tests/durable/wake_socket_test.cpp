@@ -174,7 +174,9 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
                 ::raise(SIGKILL);
             }
             await_waiters(mine, 1);
-            return held->release() ? "released" : "failed";
+            const bool is_released = held->release().has_value();
+            await([&] { return all->inside == 1; }); // the end of this process would wake it, too
+            return is_released ? "released" : "failed";
         }
         await([&] { return all->turn == i; });
         bide::acquire_request request;
@@ -185,6 +187,7 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
             }).detach();
         }
         const auto held = mine.acquire(request);
+        ++all->inside;
         return held ? "acquired" : held.error().message();
     });
     processes.go();
@@ -194,7 +197,8 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
     CHECK(reports[2] == "acquired");
 }
 
-TEST_CASE("wake_socket: processes of different network namespaces read the record at intervals") {
+TEST_CASE("wake_socket: processes of different network namespaces wake each other by the file",
+          "[promise.durable-directed-wake]") {
     const test::temp_directory directory("wake-socket");
     const std::string path = directory.path() + "/lock";
     const test::shared_with_children<board> all;
@@ -202,7 +206,7 @@ TEST_CASE("wake_socket: processes of different network namespaces read the recor
         const bool is_apart = i % 2 == 1;
         const bool could = !is_apart || ::unshare(CLONE_NEWNET) == 0;
         gate();
-        bide::durable_mutex mine(bide::file_slot(path), test::unhurried());
+        bide::durable_mutex mine(bide::file_slot(path), never_polling());
         if (i == 0) {
             auto held = mine.acquire();
             for (int n = 1; n < 4; ++n) {

@@ -1,5 +1,5 @@
 // The protocols between the threads of durable locks: a waiter for a change is told of every change
-// that its read has not seen, also if all waiters of a process share one socket; a fence_gate
+// that its read has not seen, also if all waiters of a process share one descriptor; a fence_gate
 // admits no token after a larger one.
 
 #include <bide/durable/detail/background.hpp>
@@ -37,7 +37,7 @@ struct place {
     }
 };
 
-// The wake socket of a process, as poll(2) and a one-shot epoll(7) report it.
+// The wake socket of a process or its file events, as poll(2) and a one-shot epoll(7) report it.
 struct kernel {
     bide::basic_mutex<platform> lock;
     bool is_readable = false, is_armed = false; // under lock
@@ -116,19 +116,28 @@ struct model_system {
     }
     struct wake_socket {
         static int open(std::int64_t) { return 0; }
-        static bool drain(int) {
-            kernel& k = *monitor().of;
-            const std::lock_guard held(k.lock);
-            k.is_readable = false;
-            return true;
-        }
     };
+    static int file_events() { return 0; }
+    static bool drain(int) {
+        kernel& k = *monitor().of;
+        const std::lock_guard held(k.lock);
+        k.is_readable = false;
+        return true;
+    }
     static bool is_silent(int) {
         kernel& k = *monitor().of;
         const std::lock_guard held(k.lock);
         return !k.is_readable;
     }
     static void close(int) {}
+};
+
+struct watched_slot : bide::slot {
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
+        return bide::slot_snapshot{};
+    }
+    bide::cas_result compare_exchange(std::uint64_t, std::string_view) override { return {}; }
+    bool watch(int) const override { return true; }
 };
 
 constexpr std::int64_t our_mark = 5;
@@ -152,18 +161,20 @@ bide::durable::record held_by_us() {
     return r;
 }
 
-// A process that waits for the changes of other processes.
+// A process that waits for the changes of other processes, by its wake socket or its file events.
 struct process {
     kernel files;
     platform::atomic<int> record{0};
     bide::basic_mutex<platform> turn;
     std::shared_ptr<change_signal> changes = std::make_shared<change_signal>();
     std::vector<std::shared_ptr<change_signal::event>> taken; // under turn; up to the end
-    bide::detail::basic_change_watch<model_system> watch{changes};
+    bide::detail::basic_change_watch<model_system> watch{changes, true};
+    watched_slot slot;
+    const std::int64_t mark; // 0: it has no socket
 
-    process() {
+    explicit process(std::int64_t its_mark = our_mark) : mark(its_mark) {
         model_system::monitor().of = &files;
-        watch.open(our_mark);
+        watch.open(mark);
     }
     ~process() { watch.leave(); }
 
@@ -177,12 +188,13 @@ struct process {
         until = changes->next();
         const std::lock_guard held(turn);
         taken.push_back(until);
-        watch.drain();
+        watch.drain(slot, mark);
         const int found = record.load(std::memory_order_acquire);
         if (found >= wanted) {
             return true;
         }
         watch.follow(held_by_us(), of_us());
+        MODEL_REQUIRE(watch.hears(mark));
         return false;
     }
     void await(int wanted) {
@@ -193,8 +205,8 @@ struct process {
 };
 
 // One waiter waits for the last of `changes`, while `others` waiters read once each.
-void look_after(int others, int changes) {
-    process p;
+void look_after(int others, int changes, std::int64_t mark = our_mark) {
+    process p(mark);
     const lease_monitor monitor(p.files);
     model::thread changing([&] {
         for (int i = 1; i <= changes; ++i) {
@@ -226,7 +238,7 @@ struct queue {
         {
             const std::lock_guard turn(waiting.turn);
             waiting.taken.push_back(change);
-            waiting.watch.drain();
+            waiting.watch.drain(waiting.slot, waiting.mark);
             const std::lock_guard held(store);
             if (free != 0) {
                 --free;
@@ -274,6 +286,10 @@ TEST_CASE(
     model::check("durable: one waits, another looks", random(10'000), [] { look_after(1, 1); });
     model::check("durable: the other looks twice", random(10'000), [] { look_after(2, 1); });
     model::check("durable: there are two changes", random(10'000), [] { look_after(1, 2); });
+    model::check("durable: file events, one waits, another looks", random(10'000),
+                 [] { look_after(1, 1, 0); });
+    model::check("durable: file events, there are two changes", random(10'000),
+                 [] { look_after(1, 2, 0); });
 }
 
 TEST_CASE("durable: a waiter in the queue is told by the process that grants it its permits",

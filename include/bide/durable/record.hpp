@@ -257,11 +257,11 @@ inline std::int64_t free_permits(const record& r) noexcept {
 }
 
 /// Removes the entries that have expired, except the place of `self` in the queue. If `removed` is
-/// not nullptr, adds the removed entries to its lists.
+/// not nullptr, adds the removed entries to its lists. Returns true if it removed an entry.
 template <class Judge>
-void sweep(record& r, const Judge& judge, std::string_view self = {},
+bool sweep(record& r, const Judge& judge, std::string_view self = {},
            inspection* removed = nullptr) {
-    std::erase_if(r.holders, [&](const holder& one) {
+    const std::size_t holders = std::erase_if(r.holders, [&](const holder& one) {
         const bool gone = judge.expired(one);
         if (gone && removed != nullptr) {
             removed->expired.push_back(one);
@@ -269,7 +269,7 @@ void sweep(record& r, const Judge& judge, std::string_view self = {},
         return gone;
     });
     bool at_head = true;
-    std::erase_if(r.waiters, [&](const waiter& one) {
+    const std::size_t waiters = std::erase_if(r.waiters, [&](const waiter& one) {
         const bool gone = one.nonce != self && judge.expired(one, at_head);
         if (gone && removed != nullptr) {
             removed->vanished.push_back(one);
@@ -277,6 +277,7 @@ void sweep(record& r, const Judge& judge, std::string_view self = {},
         at_head = at_head && gone;
         return gone;
     });
+    return holders + waiters != 0;
 }
 
 namespace detail {
@@ -363,7 +364,9 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
 /// contender that listens (terms::listens) keeps the lease that pass_on() has begun. A contender
-/// that is not granted its permits stores observations, once: not where its boot has a valid one.
+/// that is not granted its permits stores observations, once: not where its boot has a valid one. A
+/// waiter also stores that it removed expired entries: those that change the record later notify it
+/// by what is stored (concerned_by_change()).
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -388,7 +391,7 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
                 .lane = found->lane,
                 .expires_at = found->expires_at};
     }
-    sweep(r, judge, self.nonce);
+    const bool has_removed = sweep(r, judge, self.nonce);
     if (adopts && !(r.holders.empty() && r.waiters.empty())) {
         return detail::refused(durable_errc::permits_mismatch, detail::observe(r, self, now));
     }
@@ -417,8 +420,12 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (place != r.waiters.end() && place->weight != self.weight) {
         return detail::refused(durable_errc::invalid_argument);
     }
-    return wanted <= free_permits(r) ? detail::grant(r, place, self, t, now)
-                                     : detail::wait(r, place, self, t, now);
+    acquire_outcome out = wanted <= free_permits(r) ? detail::grant(r, place, self, t, now)
+                                                    : detail::wait(r, place, self, t, now);
+    if (out.status == acquire_status::waiting && t.enqueue) {
+        out.changed = out.changed || has_removed;
+    }
+    return out;
 }
 
 /// Renews a lease: the lease begins again now, and never ends earlier than before.
@@ -487,11 +494,6 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 namespace detail {
 
-// Returns true if all contenders of one boot read the times of the record on one clock.
-inline bool has_common_clock(const record& r) noexcept {
-    return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
-}
-
 // Returns true if the waiter listens (terms::listens), runs on the machine of `self`, and other
 // contenders notice the end of its process.
 inline bool is_near(const waiter& w, const origin& self) noexcept {
@@ -501,10 +503,10 @@ inline bool is_near(const waiter& w, const origin& self) noexcept {
            w.from.boot == self.boot;
 }
 
-// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter is near, and can
-// read the times of the grant.
+// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter is near, and all
+// contenders of one boot read the times of the record on one clock.
 inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
-    return has_common_clock(r) && is_near(w, self);
+    return (r.clock == lock_clock::boottime || r.clock == lock_clock::server) && is_near(w, self);
 }
 
 // Returns true if is_it() returns true for a process that the waiter of that index depends on.
@@ -523,7 +525,7 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 /// freed permits or a place; the caller stores both changes together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
-    if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
+    if (!is_valid(t, now) || r.clock != t.clock) {
         return;
     }
     while (!r.waiters.empty() && free_permits(r) > 0) {

@@ -143,6 +143,10 @@ public:
     /// Tells whether a process has the mark open.
     virtual presence is_present(std::int64_t /* mark */) const { return presence::unknown; }
 
+    /// Makes an inotify(7) instance readable after each change of the value, and after a process
+    /// has closed a mark. Returns false if that is not possible.
+    virtual bool watch(int /* inotify */) const { return false; }
+
     /// If the store is damaged, so that load() returns durable_errc::corrupt_record, stores the
     /// value. If the store is not damaged, or not any more, returns a conflict.
     virtual cas_result replace_damaged(std::string_view /* value */) {
@@ -206,6 +210,7 @@ public:
         return core_->be_present();
     }
     presence is_present(std::int64_t mark) const override { return core_->is_present(mark); }
+    bool watch(int inotify) const override { return core_->watch(inotify); }
     cas_result replace_damaged(std::string_view value) override {
         return core_->replace_damaged(value);
     }

@@ -463,8 +463,9 @@ private:
         }
         return is_late ? give_up(if_late_) : true;
     }
-    // The first read opens no wake socket, because most acquisitions need only one read. If the
-    // contender has to wait, a second read opens it, unless an earlier waiter of this process has.
+    // The first read opens no descriptor, because most acquisitions need only one read. If the
+    // contender has to wait, a second read opens the wake socket, unless an earlier waiter of this
+    // process has; and a third read the file events, if the socket is not enough.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {
@@ -480,7 +481,10 @@ private:
             return look_for(intent::nothing);
         }
         auto got = look_for(intent::wait);
-        return got && got->can_be_told ? look_for(intent::listen) : got;
+        for (int reads = 1; reads < 3 && got && got->can_be_told; ++reads) {
+            got = look_for(intent::listen);
+        }
+        return got;
     }
     // Returns false if the store took so long that the lease has expired.
     bool granted(const lock_engine::acquired& got) {

@@ -33,6 +33,7 @@
 #include <poll.h>
 #if defined(__linux__)
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -554,8 +555,7 @@ using change_signal = basic_change_signal<native_platform>;
 
 // Wakes another process of the same machine and network namespace that waits for a durable lock:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is
-// origin::mark of the waiting process. If another program has taken the name, and on other systems,
-// the waiter only polls.
+// origin::mark of the waiting process.
 struct wake_socket {
 #if defined(__linux__)
     // Returns the descriptor of a new socket with that name; -1 if it cannot be opened.
@@ -575,14 +575,6 @@ struct wake_socket {
         const address name(mark);
         ::sendto(fd, nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
         ::close(fd);
-    }
-
-    // Makes the socket unreadable. Returns false if it has failed.
-    static bool drain(int fd) noexcept {
-        char none;
-        while (::recv(fd, &none, sizeof none, 0) >= 0 || errno == EINTR) {
-        }
-        return errno == EAGAIN;
     }
 
 private:
@@ -605,7 +597,6 @@ private:
 #else
     static int open(std::int64_t) noexcept { return -1; }
     static void wake(std::int64_t) noexcept {}
-    static bool drain(int) noexcept { return false; }
 #endif
 };
 
@@ -615,9 +606,23 @@ struct native_watch_system {
     using wake_socket = detail::wake_socket;
 
     static lease_monitor& monitor() { return lease_monitor::here(); }
+    static int file_events() noexcept { // for slot::watch(); -1: not on this system
+#if defined(__linux__)
+        return ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+#else
+        return -1;
+#endif
+    }
     static bool is_silent(int fd) noexcept { // true: certainly not readable
         pollfd readable{fd, POLLIN, 0};
         return ::poll(&readable, 1, 0) == 0;
+    }
+    // Makes the descriptor unreadable. Returns false if it has failed.
+    static bool drain(int fd) noexcept {
+        char bytes[4096]; // a message of a socket is empty
+        while (::read(fd, bytes, sizeof bytes) >= 0 || errno == EINTR) {
+        }
+        return errno == EAGAIN;
     }
     static void close(int fd) noexcept { ::close(fd); }
 };
@@ -627,22 +632,27 @@ struct native_watch_system {
 //   the wake socket       readable after another process has sent to it
 //   process descriptors   one for each process of this machine that a waiter depends on, mostly
 //                         a holder or a process ahead in the queue; readable when it has ended
+//   the file events       readable after each change of the slot (slot::watch()); used only for
+//                         waiters that the others do not notify of every change that concerns
+//                         them (is_told() in record.hpp), for example in another container
 //
-// Where they notify a waiter of every change that concerns it (is_told() in record.hpp), the waiter
-// polls seldom. No waiter misses such a change after its last read. A reader is a contender that
-// reads the record. To arm the socket means that the lease monitor signals once when it is
-// readable. The steps:
+// A waiter that is notified polls seldom. No waiter misses such a change after its last read. A
+// reader is a contender that reads the record. To arm a descriptor means that the lease monitor
+// signals once when it is readable. The steps:
 //
-//   reader:   drain    if the socket is readable: clears it, and signals unless
-//                      there was a signal since the socket was last armed
+//   reader:   drain    if the descriptor is readable: clears it, and signals unless
+//                      there was a signal since the descriptors were last armed
 //             read     the record
-//             follow   arms the socket
-//   monitor:           if the socket is readable and armed: disarms it, and signals
+//             follow   arms the descriptor
+//   monitor:           if the descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the socket. The monitor does not signal for a message that a reader cleared. So
+// All waiters share the descriptors. The monitor does not signal for one that a reader cleared. So
 // the reader signals: the change may have granted another waiter its permits. If there was a signal
-// after the socket was last armed, it woke all waiters. None of them waits again yet, because a
-// waiter arms the socket before it waits.
+// after the descriptors were last armed, it woke all waiters. None of them waits again yet, because
+// a waiter arms the descriptor before it waits.
+//
+// A process may end after a reader has judged that it runs, and before follow() opens its
+// descriptor. Then follow() signals, and the reader reads again.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -659,40 +669,54 @@ template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
 
-    explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
+    // `is_local`: the slot is on this machine.
+    basic_change_watch(std::shared_ptr<signal> told, bool is_local)
+        : signal_(std::move(told)), may_watch_(is_local) {}
 
-    // Whether open() may open a wake socket for this mark; 0 stands for no mark.
+    // Whether open() may help to notify the waiters with this mark; 0 stands for no mark.
     bool can_open(std::int64_t mark) const noexcept {
-        return mark != 0 && mark != mark_ && (socket_ == nullptr || !waits_);
+        return can_bind(mark) || (may_watch_ && events_ == nullptr && !is_told(mark));
     }
-    // Opens the wake socket of that name, if can_open(). Requires: a read of the record follows.
+    // If can_open(), opens the wake socket of that name; if it is open, the file events. Requires:
+    // drain() and a read of the record follow.
     void open(std::int64_t mark) {
-        if (can_open(mark)) {
+        told_ = signal_->count();
+        if (can_bind(mark)) {
             mark_ = mark;
-            told_ = signal_->count();
             socket_ = listen(System::wake_socket::open(mark));
+        } else if (can_open(mark)) {
+            events_ = listen(System::file_events());
+            may_watch_ = events_ != nullptr;
         }
     }
     // Returns true if, as of the last follow(), this object is notified of every change that
-    // concerns the waiters with this mark.
-    bool hears(std::int64_t mark) const noexcept { return is_told_ && mark == mark_; }
+    // concerns the waiters with this mark. Arms the file events if only they achieve that.
+    bool hears(std::int64_t mark) {
+        if (!is_told(mark) && events_ != nullptr) {
+            System::monitor().rearm(*events_);
+            return true;
+        }
+        return is_told(mark);
+    }
 
     // Returns true if the process certainly runs, by one system call; to read /proc takes five.
     bool runs(const durable::origin& it) const noexcept {
         const auto found = find(processes_, it);
-        return found != processes_.end() && System::is_silent(*found->end);
+        return found != processes_.end() && found->end && System::is_silent(*found->end);
     }
 
-    // Drains the socket, before a read.
-    void drain() {
-        if (socket_ == nullptr || System::is_silent(*socket_)) {
-            return; // the monitor finds what comes later
-        }
+    // Drains the descriptors that notify the waiters with this mark, before a read.
+    void drain(slot& of, std::int64_t mark) {
         const bool was_told = signal_->count() != told_;
-        if (!System::wake_socket::drain(*socket_)) {
-            socket_.reset();
+        bool is_heard = clear(socket_);
+        if (events_ != nullptr && !is_told(mark)) {
+            is_heard = clear(events_) || is_heard;
+            if (!of.watch(*events_)) {
+                events_.reset();
+                may_watch_ = false;
+            }
         }
-        if (!was_told) {
+        if (is_heard && !was_told) {
             signal_->signal();
         }
     }
@@ -736,6 +760,7 @@ public:
     void leave() noexcept {
         processes_.clear();
         socket_.reset();
+        events_.reset();
     }
 
 private:
@@ -751,7 +776,7 @@ private:
 
     struct process {
         durable::origin from;
-        descriptor end; // readable when the process has ended
+        descriptor end; // readable when the process has ended; nullptr: it has
         bool is_followed = true;
     };
     static constexpr std::size_t most_processes = 64;
@@ -759,6 +784,20 @@ private:
     static auto find(auto& in, const durable::origin& it) noexcept {
         return std::find_if(in.begin(), in.end(),
                             [&](const process& one) { return one.from == it; });
+    }
+
+    bool can_bind(std::int64_t mark) const noexcept {
+        return mark != 0 && mark != mark_ && (socket_ == nullptr || !waits_);
+    }
+    bool is_told(std::int64_t mark) const noexcept { return is_told_ && mark == mark_; }
+
+    // Returns true if the descriptor was readable.
+    static bool clear(descriptor& one) {
+        const bool is_readable = one != nullptr && !System::is_silent(*one);
+        if (is_readable && !System::drain(*one)) {
+            one.reset();
+        }
+        return is_readable;
     }
 
     // Takes over a descriptor. Returns nullptr if there is none, or if it cannot be monitored.
@@ -771,7 +810,8 @@ private:
     }
 
     // Opens a descriptor, so that the end of the process `it` is signalled. Returns false if that
-    // is not possible. If `it` is this process, returns true without a descriptor.
+    // is not possible. If `it` is this process, returns true without a descriptor. If it has ended,
+    // signals.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;
@@ -780,16 +820,23 @@ private:
         if (known != processes_.end()) {
             return known->is_followed = true;
         }
-        const int fd = processes_.size() < most_processes ? durable::watch_process(it, here) : -1;
-        descriptor end = listen(fd);
-        if (end == nullptr) {
+        if (processes_.size() == most_processes) {
             return false;
+        }
+        descriptor end = listen(durable::watch_process(it, here));
+        if (end == nullptr) {
+            if (!durable::is_gone(it, here)) {
+                return false;
+            }
+            signal_->signal();
         }
         processes_.push_back({it, std::move(end)});
         return true;
     }
 
     const std::shared_ptr<signal> signal_;
+    bool may_watch_; // the slot may offer file events
+    descriptor events_;
     descriptor socket_;
     std::int64_t mark_ = 0;  // the name of the socket
     bool waits_ = false;     // as of the last follow(), a waiter has the mark

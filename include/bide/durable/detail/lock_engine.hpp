@@ -193,7 +193,7 @@ struct BIDE_SHARED bound_tickets {
 // The state that each process keeps for the slot of a lock. Only a thread that holds the update
 // lock uses `watch`, `last`, `last_text` and `seen`.
 struct process_part final : slot_part, durable::process_knowledge {
-    explicit process_part(slot& its) : slot_part(its) {}
+    process_part(slot& its, bool is_local) : slot_part(its), watch(signal, is_local) {}
 
     // Returns the origin of a contender. If `bound` is true, the contender is bound to this
     // process. The first such call opens a mark of presence, which stays open as long as this
@@ -265,7 +265,7 @@ struct process_part final : slot_part, durable::process_knowledge {
     const std::shared_ptr<job_queue> renewals = renewal_queue(of.store());
 
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
-    change_watch watch{signal};
+    change_watch watch;
 
     // The record that this process read or wrote last, and its stored text; empty if there is none.
     // A read that finds the same text, as most do, does not parse it again.
@@ -281,7 +281,7 @@ enum class intent {
     nothing, // it leaves no entry
     queue,   // it enters the queue
     wait,    // as queue, and it is going to wait for the signal
-    listen   // as wait; before this read, opens the wake socket
+    listen   // as wait; before this read, opens a descriptor that notifies it
 };
 
 // The record at the time of a read.
@@ -565,7 +565,7 @@ private:
     struct access {
         explicit access(slot_ref to) noexcept : of(std::move(to)) {}
         process_part& own() {
-            return parts.get([this] { return process_part(*of); });
+            return parts.get([this] { return process_part(*of, !of.guarantees().multi_host); });
         }
 
         slot_ref of;
@@ -597,7 +597,7 @@ private:
                 mine.watch.open(mark);
             }
             if (what >= intent::wait) {
-                mine.watch.drain();
+                mine.watch.drain(mine.of, mark);
             }
         };
         const auto apply = [&](const slot_snapshot& from, std::int64_t looked_ms, bool maybe_done,
