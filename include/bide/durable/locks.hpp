@@ -33,11 +33,11 @@ class lock_engine;
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
 /// The guard renews its lease in the background (durable_options::auto_renew). If a holder is
-/// suspended for longer than its lease, another contender may acquire the lock. So pass the fencing
-/// token to the resource, and let the resource refuse older tokens.
+/// suspended for longer than its lease, another contender may acquire the lock. So let the resource
+/// refuse tokens older than the latest.
 ///
-/// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
-/// This applies to every member function except the destructor and the assignment.
+/// Requires: for every member function except the destructor and the assignment, the guard was not
+/// moved from, released or detached.
 ///
 /// Thread safety: one thread at a time. Any thread may use the token of lost().
 class [[nodiscard]] durable_guard {
@@ -85,10 +85,9 @@ public:
     std::chrono::milliseconds remaining() const noexcept;
 
     /// Renews the lease: it begins again now.
-    /// Returns: durable_errc::lock_lost, or the error of the store. After an error of the store the
-    /// caller may try again while is_held().
-    /// Blocks: for the store; a guard of async_acquire() calls it on a store thread, any other
-    /// guard on the calling thread.
+    /// Returns: durable_errc::lock_lost, or the error of the store. After the latter, the caller
+    /// may try again while is_held().
+    /// Blocks: for the store, which a guard of async_acquire() calls on a store thread.
     result<void, std::error_code> renew();
 
     /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
@@ -106,23 +105,22 @@ public:
     /// the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release();
 
-    /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 for
-    /// any other grant. It is close-on-exec: a child inherits it if that flag is cleared between
-    /// fork() and exec.
+    /// Returns the descriptor of an inheritable grant (acquire_request::inheritable), otherwise -1.
+    /// It is close-on-exec: a child inherits it if that flag is cleared between fork() and exec.
     /// Requires: this process does not close the descriptor.
     int descriptor() const noexcept;
 
-    /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
-    /// guard holds nothing.
+    /// Leaves an inheritable grant to children that have the descriptor. The guard holds nothing
+    /// then.
     /// Returns: true if a child has the descriptor open; false if no process has it, and the
     /// permits were released; errors as release().
     /// Blocks: as renew().
     result<bool, std::error_code> hand_over();
 
     /// Detaches the grant from the guard: the permits stay held, without renewal, for a caller that
-    /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. If
-    /// the ticket is bound to this process, its mark of presence (slot_presence) stays open. A lock
-    /// object of this process closes it when it has released the grant or found it lost.
+    /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. The
+    /// mark of presence (slot_presence) of a ticket that is bound to this process stays open until
+    /// a lock object of this process has released the grant or found it lost.
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();
 
@@ -152,16 +150,14 @@ public:
     /// Changes the number of permits. Lock objects and waiters that were made with another number
     /// adopt the new one, whatever durable_options::adopt_permits says. A contender that asks for
     /// more permits gets durable_errc::permits_mismatch. Holders keep their permits and can renew
-    /// them. If they have more permits than the new number, no permit is granted until enough are
-    /// released.
+    /// them. If they have more than the new number, none is granted until enough are released.
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);
 
     /// Replaces a record that cannot be read, or that is missing, by one without holders and
-    /// waiters. The tokens begin with `min_fence` or with the token from the clock
-    /// (durable::floor_of()), whichever is larger. If the store itself is damaged and the slot
-    /// does not offer replace_damaged(), the error is durable_errc::corrupt_record until the
-    /// damaged data are removed.
+    /// waiters. The tokens begin with the larger of `min_fence` and durable::floor_of(). If the
+    /// store itself is damaged and the slot does not offer replace_damaged(), the error is
+    /// durable_errc::corrupt_record until the damaged data are removed.
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
 
@@ -187,8 +183,7 @@ public:
     std::int64_t permits() const noexcept;
 
     /// Acquires `request.weight` permits, in the order of arrival.
-    /// Returns: the guard, or an error. After an error, the contender leaves the queue. The errors
-    /// are:
+    /// Returns: the guard, or an error, after which the contender leaves the queue:
     /// - errc::timeout: the permits were not free in time;
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
@@ -203,9 +198,8 @@ public:
     /// Cancellation: free permits are granted even after a stop, or if the timeout is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
 
-    /// Acquires as acquire() does, for a coroutine. No thread waits between two tries. Every call
-    /// to the store runs on a store thread, never on a thread that resumes the coroutine. This also
-    /// applies to the calls of the guard.
+    /// Acquires as acquire() does, for a coroutine. Every call to the store, also of the guard,
+    /// runs on a store thread, never on a thread that resumes the coroutine.
     /// Requires: the caller includes bide/task/task.hpp.
     /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
     /// resumes at most durable_options::attempt_limit later.
@@ -224,17 +218,17 @@ public:
 
     // ---- single steps, without waiting
     //
-    // These functions are for work that is suspended and later resumed, in this process or in
-    // another one. Each calls the store on the calling thread.
+    // For work that is suspended and later resumed, in this process or in another one. Each
+    // function calls the store on the calling thread.
 
     /// Makes a ticket, the identity of a new contender. It is not bound to this process. If
     /// `holder_id` is empty, the ticket has the name durable_options::holder_id.
     durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const;
 
     /// If the free permits suffice for this contender and for all waiters ahead, acquires the
-    /// permits of the ticket. If they do not suffice, enters the queue. The place in the queue is
-    /// lost unless the caller calls this function again within durable_options::waiter_ttl. Once
-    /// the permits are acquired, further calls return the same grant, and its lease begins again.
+    /// permits of the ticket. Otherwise enters the queue; the place is lost unless the caller calls
+    /// again within durable_options::waiter_ttl. Once the permits are acquired, further calls
+    /// return the same grant, and its lease begins again.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
 
     /// Renews the lease of the ticket's grant: the lease begins again now.
@@ -288,8 +282,7 @@ public:
     /// The default of `max_readers`.
     static constexpr std::int64_t default_readers = 1024;
 
-    /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
-    /// same number.
+    /// Constructs a shared mutex for at most `max_readers` readers, the same for all contenders.
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
                                   std::int64_t max_readers = default_readers)

@@ -5,24 +5,18 @@
 /// \file
 /// The rules of durable locks: a lock is one record, and these rules say how it may change.
 ///
-/// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
-/// knows, changes the record, and returns the outcome. The caller stores it by a compare-and-swap.
+/// Nothing here reads a clock, a store or a process. The caller stores the changed record.
 ///
-/// A contender is identified by the nonce of its ticket, not by its name. If a request was carried
-/// out and its reply was lost, the contender finds its entry in the record. Every grant gets a
-/// fencing token that is larger than all earlier tokens, and a lane: a number below `permits` that
-/// no other holder has.
+/// A contender is identified by the nonce of its ticket. If a request was carried out and its reply
+/// was lost, the contender finds its entry in the record. Every grant gets a fencing token that is
+/// larger than all earlier ones, and a lane: a number below `permits` that no other holder has.
 ///
-/// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
-/// waiter does not refresh it in time. The caller supplies the judge that decides this, see
-/// durable/expiry.hpp:
+/// A grant ends when its lease expires, a place in the queue if its waiter does not refresh it in
+/// time. The caller supplies the judge that decides this (durable/expiry.hpp):
 /// \code
 /// judge.expired(holder)           // the lease expired, or the holder is gone
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
-///
-/// A grant may have a minimum hold time. If the grant is released before that time has passed, its
-/// entry stays as a resting entry. If the holder's process ends before, the grant stays, too.
 ///
 /// A contender is granted its permits if the free permits suffice for all waiters before it and for
 /// itself. So the order of arrival is kept, and a contender that asks for all permits, for example
@@ -32,7 +26,6 @@
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/sched/detail/quoted.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
@@ -41,16 +34,13 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // A contender stores an observation in an entry whose times it cannot read: see durable/expiry.hpp.
 //   - A stored observation ends no lease early. If the entry has changed after the contender saw
 //     it, the compare-and-swap that stores the observation fails. A renewal or refresh of the entry
-//     removes the observation. If an older program leaves it there, it is void, because it names
-//     another count of renewals or refreshes.
+//     removes the observation, or makes it void, because it names another count of them.
 //   - If an entry has eight observations, each of another boot, a further one replaces one that a
-//     hash of the time selects. So the oldest one, which is the first to show that the lease has
-//     expired, is often kept.
+//     hash of the time selects. So the oldest one, the first to show the expiry, is often kept.
 
 namespace detail {
 
-// Returns true if the text is UTF-8, which every reader accepts unchanged, of `least` to `most`
-// bytes.
+// Returns true if the text is UTF-8 of `least` to `most` bytes.
 inline bool is_text(std::string_view text, std::size_t least, std::size_t most) noexcept {
     bool good = text.size() >= least && text.size() <= most;
     while (good && !text.empty()) {
@@ -99,9 +89,8 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
     h.held_boot = has_boots(r.clock) ? self.boot : std::string();
 }
 
-// Begins a lease now, which never ends before the present one. The new `lease_ms` is at least the
-// rest of the present lease: contenders that cannot read `expires_at` observe the entry for that
-// long.
+// Begins a lease now, which never ends before the present one. Contenders that cannot read
+// `expires_at` observe the entry for `lease_ms`.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     // What is left of the lease; if that is not known here, at most all of it.
@@ -308,8 +297,7 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
 }
 
 // Enters the contender in the queue, or refreshes its place there. A contender that has a place
-// stays long enough to see a lease expire itself, so it does not change the record only to store
-// observations.
+// stays, and sees a lease expire itself. So it does not store observations alone.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();
@@ -361,12 +349,11 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// If the free permits suffice for the contender and for all waiters ahead, acquires the permits.
 /// If they do not suffice, enters the queue.
 ///
-/// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
-/// contender that holds the permits already gets the same grant, and its lease begins again. A
-/// contender that listens (terms::listens) keeps the lease that pass_on() has begun. A contender
-/// that is not granted its permits stores observations, once: not where its boot has a valid one. A
-/// waiter also stores that it removed expired entries: those that change the record later notify it
-/// by what is stored (concerned_by_change()).
+/// A further call refreshes the place in the queue. A contender that holds the permits already gets
+/// the same grant, and its lease begins again. A contender that listens (terms::listens) keeps the
+/// lease that pass_on() has begun. A contender that is not granted its permits stores observations,
+/// once: not where its boot has a valid one. A waiter also stores that it removed expired entries:
+/// processes that change the record notify it by what is stored (concerned_by_change()).
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -503,12 +490,6 @@ inline bool is_near(const waiter& w, const origin& self) noexcept {
            w.from.boot == self.boot;
 }
 
-// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter is near, and all
-// contenders of one boot read the times of the record on one clock.
-inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
-    return (r.clock == lock_clock::boottime || r.clock == lock_clock::server) && is_near(w, self);
-}
-
 // Returns true if is_it() returns true for a process that the waiter of that index depends on.
 template <class F> bool any_before(const record& r, std::size_t index, F is_it) {
     const auto is_from_it = [&](const entry& one) { return is_it(one.from); };
@@ -518,23 +499,24 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 
 } // namespace detail
 
-/// Grants free permits to the waiters in order. Stops at the first waiter that asks for more than
-/// is free, that does not listen (terms::listens), or that does not run on this machine. A waiter
-/// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
-/// of the terms is not that of the record, changes nothing. Called after a change that may have
-/// freed permits or a place; the caller stores both changes together.
+/// Grants free permits to the waiters in order, after a change that the caller stores together with
+/// these. Stops at the first waiter that asks for more than is free, that does not listen
+/// (terms::listens), or that does not run on this machine. A waiter at the head that has expired
+/// loses its place. If the clock of the terms is not that of the record, changes nothing.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
     if (!is_valid(t, now) || r.clock != t.clock) {
         return;
     }
+    const bool has_common_clock = // of the contenders of one boot
+        r.clock == lock_clock::boottime || r.clock == lock_clock::server;
     while (!r.waiters.empty() && free_permits(r) > 0) {
         const waiter& next = r.waiters.front();
         if (judge.expired(next, true)) {
             r.waiters.erase(r.waiters.begin());
             continue;
         }
-        if (next.weight > free_permits(r) || !detail::is_served_by(r, next, self)) {
+        if (next.weight > free_permits(r) || !has_common_clock || !detail::is_near(next, self)) {
             return;
         }
         const contender its = next; // a copy: the grant removes the waiter
@@ -610,8 +592,7 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
 }
 
 /// Makes a record that replaces one that cannot be read. Its tokens begin with the larger of
-/// `min_fence` and terms::first_fence, but at most with largest_first_fence: at least 2^32 tokens
-/// are left.
+/// `min_fence` and terms::first_fence, at most with largest_first_fence, so that 2^32 are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
     r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
@@ -619,12 +600,10 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record that is valid again because the store has lost a later one, whose grants are
-/// not known:
+/// Changes a record that is valid again because the store has lost a later one:
 /// - If terms::first_fence is larger than the next token of the record, it becomes the next token.
-///   Otherwise the next token grows by fence_leap. The leap is the second choice: if the record
-///   that replaces the lost one is lost, too, a second leap from this record leads to the same
-///   tokens.
+///   Otherwise the next token grows by fence_leap. (If the record that replaces the lost one is
+///   lost, too, a second leap leads to the same tokens.)
 /// - The counts of renewals of all holders continue from the new token. So no later renewal has the
 ///   count of a lost one, which an observer may have seen for a long time.
 /// - If the lost record was acknowledged, a holder that only that record shows may still work. So
@@ -647,8 +626,8 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     for (const holder& h : r.holders) {
         lease_ms = std::max(lease_ms, h.lease_ms);
     }
-    // The nonce is the same for every contender that finds the record. The token is not less than
-    // that of the lost grant.
+    // Each contender that finds the record makes this nonce, and a token not less than the lost
+    // one.
     const contender unknown{.holder_id = "of a record that was damaged",
                             .nonce = "lost-" + std::to_string(before),
                             .weight = r.permits,

@@ -178,8 +178,7 @@ struct acquire_outcome {
     bool changed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began it
-    /// again.
+    /// held: when the lease expires, if acquire() left it as it was; otherwise 0.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
@@ -189,8 +188,7 @@ struct acquire_outcome {
 /// How release() removes a grant.
 struct release_terms {
     std::int64_t but = 0; ///< the token of a grant that stays; 0: none
-    /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
-    /// has done no work.
+    /// If true, no minimum hold time counts: the contender gave up and has done no work.
     bool undo = false;
     /// If true, the caller stores the record even if release() changed nothing. Then an earlier
     /// write whose result is unknown can no longer take effect.

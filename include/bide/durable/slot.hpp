@@ -110,10 +110,9 @@ enum class presence {
 /// The function of a locked update: returns the new value, or nothing to keep the current one.
 using slot_update = std::function<std::optional<std::string>(const slot_snapshot&)>;
 
-/// The base class of all slots. A slot overrides load() and compare_exchange(), has a `static
-/// constexpr slot_guarantees guarantees`, and is movable. It overrides the other functions that its
-/// store supports. Their defaults return errc::operation_not_supported, presence::unknown, or
-/// nothing.
+/// The base class of all slots. A slot has a `static constexpr slot_guarantees guarantees`, is
+/// movable, and overrides the functions that its store supports. Their defaults return
+/// errc::operation_not_supported, presence::unknown, or nothing.
 class slot {
 public:
     virtual ~slot() = default;
@@ -181,8 +180,7 @@ private:
 
 namespace detail {
 
-// Forwards its calls to a slot that it owns. A public header declares only this handle and its
-// options, so a program need not include the implementation of the slot.
+// Forwards to a slot that it owns, so that a program need not include the slot's implementation.
 class slot_handle : public slot {
 public:
     result<slot_snapshot, std::error_code> load() override { return core_->load(); }
@@ -192,17 +190,6 @@ public:
     std::string store() const override { return core_->store(); }
     std::unique_ptr<slot> for_renewals() const override { return core_->for_renewals(); }
     std::string explain() const override { return core_->explain(); }
-
-protected:
-    // Requires: a derived class that passes no slot sets `core_`.
-    explicit slot_handle(std::unique_ptr<slot> core = nullptr) noexcept : core_(std::move(core)) {}
-
-    std::unique_ptr<slot> core_;
-};
-
-// The handle of a slot on this machine, which forwards what only such slots offer, too.
-class local_slot_handle : public slot_handle {
-public:
     cas_result update_locked(const slot_update& update) override {
         return core_->update_locked(update);
     }
@@ -216,7 +203,10 @@ public:
     }
 
 protected:
-    using slot_handle::slot_handle;
+    // Requires: a derived class that passes no slot sets `core_`.
+    explicit slot_handle(std::unique_ptr<slot> core = nullptr) noexcept : core_(std::move(core)) {}
+
+    std::unique_ptr<slot> core_;
 };
 
 } // namespace detail
@@ -227,12 +217,12 @@ concept any_slot = std::derived_from<S, slot> && std::movable<S> && requires {
     { S::guarantees } -> std::convertible_to<slot_guarantees>;
 };
 
-/// Accepts a slot that may lose acknowledged values. Use it only if two holders at a time do no
-/// harm, or if the resource checks fencing tokens.
+/// The type of allow_relaxed.
 struct allow_relaxed_t {
     explicit constexpr allow_relaxed_t() = default;
 };
-/// The only value of allow_relaxed_t.
+/// Accepts a slot that may lose acknowledged values. Use it only if two holders at a time do no
+/// harm, or if the resource checks fencing tokens.
 inline constexpr allow_relaxed_t allow_relaxed{};
 
 /// Owns a slot of a type that is chosen at run time. Empty after it was moved from.

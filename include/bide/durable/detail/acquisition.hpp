@@ -50,7 +50,6 @@ public:
             is_held() ? std::max<std::int64_t>(good_until() - durable::boottime_ms(), 0) : 0);
     }
 
-    // Starts the monitoring of the lease, and its renewals if the options say so.
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (engine_->options().auto_renew) {
@@ -222,7 +221,7 @@ private:
 
 using grant_ptr = std::shared_ptr<grant>;
 
-// Ends the grant in this process. Returns a function that releases it in the record.
+// Returns a function that releases in the record what has ended in this process.
 inline auto giving_back(const grant_ptr& held, bool hands_over = false) {
     return [held, hands_over, in_time = held->stop_holding()] {
         return held->give_back(in_time, hands_over);
@@ -276,14 +275,13 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
     return error == durable_errc::conflict_timeout || error == durable_errc::store_busy;
 }
 
-// One acquisition of a durable lock. The caller calls step(). If the acquisition is not over, the
-// caller waits for changed(), at most until again(), and calls step() again. acquire() without a
-// limit calls step() on the calling thread; any other acquisition calls it on a store thread.
+// While step() returns true, the caller waits for changed(), at most until again(), and calls
+// step() again. acquire() without a limit calls step() on the calling thread; any other acquisition
+// calls it on a store thread.
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step, too,
 // owns the acquisition. So the destructor runs after the step, and passes the grant or the place in
-// the queue to withdraw(). A caller that is stopped between two steps makes one more step, which
-// removes the grant or the place.
+// the queue to withdraw(). A caller that is stopped between two steps makes one more step.
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -300,9 +298,8 @@ public:
           answered_ms_(begun_ms_), moved_ms_(begun_ms_) {
         ticket_.fence = 0; // of an earlier grant, which is not taken back
         terms_.at_least_ms = request_.at_least.count();
-        // pass_on() may grant the lock to this contender, which must notice that before the lease
-        // of the grant ends. If it reads the record four times in that time, it needs no
-        // notification.
+        // If pass_on() grants the lock to this contender, the contender notices that long before
+        // the lease of the grant ends, even without a notification.
         terms_.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         about_.note = request_.note;
@@ -373,7 +370,7 @@ private:
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
-    // Gives up the grant. give_up() or the destructor then removes it from the record.
+    // give_up() or the destructor then removes the grant from the record.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();

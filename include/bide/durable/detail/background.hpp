@@ -22,13 +22,11 @@
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <list>
-#include <map>
 
 #include <poll.h>
 #if defined(__linux__)
@@ -43,21 +41,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- the monitor
 //
-// The monitor notifies a client when boottime_ms() reaches the time that the client has asked for.
-// On Linux, it also notifies a client whose descriptor is readable. It has weak references to its
-// clients. A client that is removed during a notification may be notified once more. The monitor's
-// thread never ends. It sleeps until the earliest time that a client has asked for. cancel() does
-// not wake the thread: to wake once without need is cheaper.
-
-// Returns the one T of this process. It is never destroyed.
-// Throws: std::system_error if there is no memory, what the constructor throws.
-template <class T> T& of_process() {
-    T* const one = process_wide<T, native_platform>::get(+[] { return new T; });
-    if (one == nullptr) {
-        throw_error(std::make_error_code(std::errc::not_enough_memory));
-    }
-    return *one;
-}
+// It has weak references to its clients. A client that is removed during a notification may be
+// notified once more. cancel() does not wake the thread: to wake once without need is cheaper.
 
 // Returns a pseudo-random number from 0 to `most` (below 2^32). It spreads what contenders do.
 inline std::int64_t jitter(std::int64_t most) noexcept {
@@ -65,7 +50,6 @@ inline std::int64_t jitter(std::int64_t most) noexcept {
     return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
 }
 
-// A client of the lease monitor.
 class monitor_client {
 public:
     virtual ~monitor_client() = default;
@@ -122,8 +106,7 @@ public:
     }
 
     // Notifies the client once when the descriptor is readable, and once more after each rearm().
-    // The caller keeps the descriptor open until remove(). Returns false if the descriptor cannot
-    // be monitored.
+    // The caller keeps it open until remove(). Returns false if it cannot be monitored.
     // Throws: as alarm().
     bool add(int fd, const std::shared_ptr<monitor_client>& client) {
         const std::lock_guard held(lock_);
@@ -168,7 +151,7 @@ private:
         }
     }
 
-    // Takes out a client that is due. Without one, sets the next wake time and returns nullptr.
+    // Without a client that is due, sets the next wake time and returns nullptr.
     std::shared_ptr<monitor_client> take_due() noexcept {
         const std::lock_guard held(lock_);
         while (!times_.empty() && times_.begin()->first.first <= durable::boottime_ms()) {
@@ -304,8 +287,7 @@ struct job_queue {
     std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
 };
 
-// Work that store threads do repeatedly. When it is due, the lease monitor adds it to the job's
-// queue. If no thread can be started, the monitor tries again 10 ms later.
+// If no thread for a job that is due can be started, the lease monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
@@ -314,8 +296,8 @@ public:
     // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that work()
-    // has returned. The job owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called at `at_ms`, and at each time that it has returned. The job
+    // owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms) {
@@ -500,14 +482,12 @@ R call_store(std::function<R()> body, call_limits limits,
 
 // ---- changes of a slot
 
-// Wakes all threads and coroutines of this process that wait for one lock.
-//
 //   waiter:   take next()              changer:   change the record
 //             read the record                     signal(): set the event that was taken,
 //             wait for the event                            and forget it
 //
-// The mutex orders next() and signal(). If next() comes first, signal() sets the waiter's event. If
-// signal() comes first, the waiter reads the record after the change, and sees it.
+// If next() comes first, signal() sets the waiter's event. If signal() comes first, the waiter
+// reads the record after the change.
 template <class Platform> class basic_change_signal final : public monitor_client {
 public:
     using event = basic_event<Platform>;
@@ -553,9 +533,8 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-// Wakes another process of the same machine and network namespace that waits for a durable lock:
-// sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is
-// origin::mark of the waiting process.
+// Wakes another process of the same machine and network namespace: sends an empty datagram to a
+// socket in Linux's abstract namespace. Its name is origin::mark of the waiting process.
 struct wake_socket {
 #if defined(__linux__)
     // Returns the descriptor of a new socket with that name; -1 if it cannot be opened.
@@ -673,7 +652,7 @@ public:
     basic_change_watch(std::shared_ptr<signal> told, bool is_local)
         : signal_(std::move(told)), may_watch_(is_local) {}
 
-    // Whether open() may help to notify the waiters with this mark; 0 stands for no mark.
+    // Whether open() may help to notify the waiters with this mark. 0: no mark.
     bool can_open(std::int64_t mark) const noexcept {
         return can_bind(mark) || (may_watch_ && events_ == nullptr && !is_told(mark));
     }
@@ -756,7 +735,6 @@ public:
         }
     }
 
-    // Closes all descriptors.
     void leave() noexcept {
         processes_.clear();
         socket_.reset();
@@ -776,7 +754,7 @@ private:
 
     struct process {
         durable::origin from;
-        descriptor end; // readable when the process has ended; nullptr: it has
+        descriptor end; // readable when the process has ended; nullptr: it had ended before
         bool is_followed = true;
     };
     static constexpr std::size_t most_processes = 64;
@@ -809,9 +787,8 @@ private:
         return System::monitor().add(fd, signal_) ? std::move(made) : nullptr;
     }
 
-    // Opens a descriptor, so that the end of the process `it` is signalled. Returns false if that
-    // is not possible. If `it` is this process, returns true without a descriptor. If it has ended,
-    // signals.
+    // Opens a descriptor, so that the end of the process `it` is signalled, unless it is this
+    // process. If it has ended, signals. Returns false if that is not possible.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;

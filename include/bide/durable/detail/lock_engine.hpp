@@ -9,15 +9,13 @@
 //   process_part       what one process keeps for a lock: the record as last seen, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
-// If it is unknown whether a change was stored, the record is read again and the rule is applied
-// again. The rule finds the entry with the ticket's nonce, and so sees what was done already. A
-// child of fork() continues to use the slot object that it inherited.
+// If it is unknown whether a change was stored, the record is read and the rule applied again. The
+// rule finds the entry with the ticket's nonce. A child of fork() uses the slot that it inherited.
 
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_json.hpp>
-#include <bide/durable/slots/detail/server/text.hpp>
 
 #include <set>
 #include <thread>
@@ -38,8 +36,6 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
-// The state that each process keeps for one slot (durable/process.hpp). A contender updates the
-// value only while it holds the update lock `turn`.
 struct slot_part {
     explicit slot_part(slot& its) : of(its) {}
 
@@ -150,33 +146,15 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
 
 // ---- renewals
 
-// The job queues for renewals, by the name of their store.
-struct BIDE_SHARED renewal_queues {
-    mutex lock;
-    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
-};
-
-// Returns the queue for the renewals of a lock. A renewal that hangs delays the later ones of its
-// queue.
+// Returns the queue for the renewals of a lock. One that hangs delays the later ones of its queue.
 // - Locks with the same `store` share a queue. They renew on slot::for_renewals(), so a call that
 //   hangs on a lock's own slot does not delay them.
 // - If `store` is empty, the lock gets a queue of its own, and renews on its own slot: it waits for
 //   the update lock, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
-    auto made = std::make_shared<job_queue>(&store_threads::post<true>);
-    if (store.empty()) {
-        return made;
-    }
-    auto& all = of_process<renewal_queues>();
-    const std::lock_guard held(all.lock);
-    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
-    auto& entry = all.by_store[store];
-    auto shared = entry.lock();
-    if (shared == nullptr) {
-        entry = shared = std::move(made);
-    }
-    return shared;
+    const auto make = [] { return std::make_shared<job_queue>(&store_threads::post<true>); };
+    return store.empty() ? make() : shared_by_key<std::string, job_queue>::find(store, make);
 }
 
 // ---- what a process has for a lock
@@ -190,14 +168,12 @@ struct BIDE_SHARED bound_tickets {
     std::map<std::string, std::set<std::shared_ptr<slot_presence>>> marks;
 };
 
-// The state that each process keeps for the slot of a lock. Only a thread that holds the update
-// lock uses `watch`, `last`, `last_text` and `seen`.
+// Only a thread that holds the update lock uses `watch`, `last`, `last_text` and `seen`.
 struct process_part final : slot_part, durable::process_knowledge {
     process_part(slot& its, bool is_local) : slot_part(its), watch(signal, is_local) {}
 
-    // Returns the origin of a contender. If `bound` is true, the contender is bound to this
-    // process. The first such call opens a mark of presence, which stays open as long as this
-    // object.
+    // Returns the origin of a contender. If it is `bound` to this process, opens a mark of
+    // presence, which stays open as long as this object.
     durable::origin origin(bool bound) {
         durable::origin from = here;
         if (!bound) {
@@ -229,15 +205,14 @@ struct process_part final : slot_part, durable::process_knowledge {
         return of.is_present(of_process);
     }
 
-    // Keeps a record and its text. Requires: decode() of the text returns this record.
+    // Requires: decode() of the text returns this record.
     void note(const durable::record& now, const std::string& text) {
         last_text.clear(); // in case that a copy throws
         last = now;
         last_text = text;
     }
 
-    // Called in a child of fork(), on the object of the parent. Closes its files, because a mark
-    // that stays open in the child would outlive the parent.
+    // Called in a child of fork(): a mark that stays open there would outlive the parent.
     void leave() noexcept {
         if (const auto mine = mark()) {
             mine->leave();
@@ -259,7 +234,6 @@ struct process_part final : slot_part, durable::process_knowledge {
     bool can_have_none = false;              // under `marking`
     native_platform::atomic<bool> has_mark{false};
 
-    // The jobs of the lock in the background.
     const std::shared_ptr<job_queue> withdrawals =
         std::make_shared<job_queue>(&store_threads::post<>);
     const std::shared_ptr<job_queue> renewals = renewal_queue(of.store());
@@ -276,12 +250,11 @@ struct process_part final : slot_part, durable::process_knowledge {
 
 // ---- the rules
 
-// What a contender does if it is not granted its permits.
-enum class intent {
-    nothing, // it leaves no entry
-    queue,   // it enters the queue
-    wait,    // as queue, and it is going to wait for the signal
-    listen   // as wait; before this read, opens a descriptor that notifies it
+enum class intent { // of a contender that is not granted its permits
+    nothing,        // it leaves no entry
+    queue,          // it enters the queue
+    wait,           // as queue, and it is going to wait for the signal
+    listen          // as wait; before this read, opens a descriptor that notifies it
 };
 
 // The record at the time of a read.
@@ -389,9 +362,8 @@ public:
         return got;
     }
 
-    // Renews the lease. Returns the time until which the lease is valid on this machine. If `apart`
-    // is true, the renewal uses slot::for_renewals() if there is one, and so does not wait for the
-    // update lock of the lock's slot.
+    // Returns the time until which the lease is valid on this machine. If `apart` is true, uses
+    // slot::for_renewals() if there is one, and so does not wait for the update lock.
     // Returns: lock_lost if the grant is lost.
     result<std::int64_t, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
@@ -412,8 +384,7 @@ public:
     }
 
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
-    // is true, writes the record even then, so that a delayed write of an earlier try finds another
-    // version and fails.
+    // is true, writes the record even then, so that a delayed write of an earlier try fails.
     // Returns: clock_mismatch if the grant has a minimum hold time and the record has another
     // clock, unless `how.undo` is true.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
@@ -484,7 +455,7 @@ public:
         signal().signal();
         return done;
     }
-    // Replaces a record that cannot be read. If it can be read, changes nothing and returns false.
+    // Returns false if the record can be read.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
         process_part& mine = main_.own();
         const std::lock_guard turn(mine.turn);

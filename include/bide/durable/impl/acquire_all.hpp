@@ -44,7 +44,6 @@ struct held_locks {
         return std::all_of(held.begin(), held.end(),
                            [](const auto& one) { return one->guard.is_held(); });
     }
-    // Returns true if the record has the grant of one of these guards.
     bool has_grant_in(const durable::record& r) const {
         return std::any_of(held.begin(), held.end(), [&r](const auto& mine) {
             const std::string& nonce = mine->guard.ticket().nonce;

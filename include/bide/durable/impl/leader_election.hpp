@@ -2,8 +2,6 @@
 #ifndef BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 #define BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 
-// Runs and waits are coroutines. The blocking functions run them.
-
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/leader_election.hpp>
 

@@ -52,9 +52,8 @@ struct token_rate {
     friend bool operator==(const token_rate&, const token_rate&) = default;
 };
 
-// A time of the clock of a limiter. With lock_clock::boottime, two times of the same boot are
-// compared by now_ms. Times of different boots, or of containers with different boottime clocks,
-// are compared by unix_ms.
+// A time of the clock of a limiter. With lock_clock::boottime, times of different boots (as of
+// containers with different boottime clocks) are compared by unix_ms, all others by now_ms.
 struct rate_time {
     lock_clock clock = lock_clock::boottime;
     std::int64_t now_ms = 0;
@@ -259,8 +258,7 @@ struct taken_tokens {
         }
     }
 
-    // Returns a function that gives the tokens back unless others were taken later. It may outlive
-    // this.
+    // The function gives the tokens back unless others were taken later. It may outlive this.
     std::function<result<void, std::error_code>()> giving_back() const {
         return [to = from, n = count, id = nonce] {
             return to->update(to->retry_end(), [&](rate_record& r) { return r.give_back(n, id); });

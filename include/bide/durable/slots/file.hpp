@@ -70,13 +70,12 @@ struct file_slot_options {
 ///
 /// be_present() takes a mark in the lock file, if the system has locks of open files (Linux has
 /// them). is_present() never waits for the lock.
-class file_slot : public detail::local_slot_handle {
+class file_slot : public detail::slot_handle {
 public:
     /// What the slot promises.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
-    /// Remembers the path; touches no file. A relative path is resolved against the current working
-    /// directory at once.
+    /// Touches no file. A relative path is resolved against the working directory at once.
     /// Requires: the directory exists and is readable; only trusted users may change it.
     /// Throws: std::bad_alloc.
     explicit file_slot(const std::string& path, const file_slot_options& options = {});

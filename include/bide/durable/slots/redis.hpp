@@ -13,9 +13,8 @@
 ///     over may miss the last writes, and two contenders may hold the lock.
 ///   - With `appendfsync everysec`, the default, a crash of the machine loses up to one second.
 ///   - With `maxmemory` and an eviction policy, the server may delete the key.
-/// These settings lose the least: `appendonly yes`, `appendfsync always`, `maxmemory-policy
-/// noeviction`, and `min-replicas-to-write 1` if there are replicas. The resource should check
-/// tokens.
+/// These lose the least: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`, and
+/// with replicas `min-replicas-to-write 1`. The resource should check tokens.
 ///
 /// A version is the server's time in microseconds when the value was stored, or the previous
 /// version plus one if that is greater. So no version occurs twice, even if a key is deleted and
@@ -56,17 +55,16 @@ struct redis_slot_options {
 /// A slot in a key of a Redis server.
 ///
 /// If the server cannot be reached, sends nothing or closes the connection, the error is timed_out
-/// or an error code of the operating system. If the server is busy or loads its data, the error is
-/// resource_unavailable_try_again. If the key holds a value that no slot has written, the error is
-/// durable_errc::corrupt_record. The following errors last until an operator acts:
+/// or an error code of the operating system; if it is busy or loads its data,
+/// resource_unavailable_try_again; if the key holds a value that no slot has written,
+/// durable_errc::corrupt_record. These errors last until an operator acts:
 /// - permission_denied: the server denies access, or one side rejects the other's certificate
 /// - protocol_error: the answer is not from Redis, or is not TLS
 /// - invalid_argument: there is no such database, or a file of certificates or keys cannot be read
 /// - operation_not_supported: the server lacks a command, or redirects to another node
 ///
 /// If a request to store a value was sent completely and not answered, the status is
-/// `indeterminate`. The first operation initialises libcurl, and a child of fork() leaks one handle
-/// of it, as with an etcd_slot.
+/// `indeterminate`. For libcurl and fork() see etcd_slot.
 /// Blocks: each operation for one round trip, at most `retry_time`.
 /// Throws: std::bad_alloc.
 class redis_slot final : public detail::slot_handle {

@@ -17,15 +17,13 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// What identifies a connection.
 struct etcd_target {
     std::vector<std::string> endpoints{}; // URLs without a login and without a '/' at the end
     std::string user{};
     std::string password{};
     tls_files tls{};
 
-    // Returns a text for messages, without the password.
-    std::string name() const {
+    std::string name() const { // for messages, without the password
         std::string text = "etcd at ";
         for (const std::string& each : endpoints) {
             text += (&each == &endpoints.front() ? "" : ",") + each;
@@ -171,8 +169,6 @@ inline std::optional<slot_snapshot> etcd_snapshot(const etcd_answer& a) {
 
 using etcd_result = server_answer<std::string>; // the body
 
-// Used by one thread at a time.
-//
 // If a connection that was used before ends without an answer, libcurl sends the request again. But
 // the server may have acted on the first request. To prevent that, this class refuses libcurl two
 // things: to rewind the body, and to open a socket after libcurl has read a part of the body. The

@@ -13,29 +13,24 @@
 //        28..31   CRC-32C of bytes 0..27 and of the value
 //        32..     the value; the bytes after it have no meaning
 //
-// A page is good if its header is valid and its checksum matches. Of two good pages, the one with
-// the higher version is the current page. A change overwrites the other page, and syncs. So a crash
-// at any point leaves the current page intact. If there is no file, or its pages are too small, the
-// writer makes a new file, syncs it, renames it, and syncs the directory.
+// Of two good pages, the one with the higher version is the current page. A change overwrites the
+// other page, and syncs. If there is no file, or its pages are too small, the writer makes a new
+// file, syncs it, renames it, and syncs the directory.
 //
-// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then the
-// writer stores the version in the lock file, which has only these eight bytes: the synced version.
-// A reader that finds a page with the synced version returns it, without the lock. Any other reader
-// takes the shared lock, and so waits for the writer's sync. So no reader returns a value that a
-// crash could take back.
+// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it stores
+// the version in the lock file, which has only these eight bytes: the synced version. A reader that
+// finds a page with the synced version returns it, without the lock. Any other reader takes the
+// shared lock, and so waits for the writer's sync.
 //
 // The lock file is not synced, and a writer may be killed before it stores the synced version. If
-// the current page does not have the synced version, the next process with the lock syncs the file
-// before it returns or writes a value. Otherwise, a loss of power could leave both pages half
-// written.
+// the current page does not have that version, the next process with the lock syncs the file before
+// it returns or writes a value. Else a loss of power could leave both pages half written.
 //
 // If one page is bad and one is good, the good page may have the value before the last one
 // (slot_snapshot::fell_back). A crash during a change that was not acknowledged leaves this state.
-// If the synced version is later than every version that can be read, an acknowledged value is
-// lost: a page was damaged on the disk, or the file is an older copy. If a page is bad and there is
-// no synced version, the slot reports that loss, too. If both pages are bad, or the file has a size
-// that no slot writes, operations fail with durable_errc::corrupt_record until a repair. The slot
-// is empty only if the file does not exist.
+// If the synced version is later than every version that can be read, or if a page is bad and there
+// is no synced version, an acknowledged value is lost. If both pages are bad, or the file has a
+// size that no slot writes, operations fail with durable_errc::corrupt_record until a repair.
 
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
@@ -66,7 +61,7 @@ struct file_page {
 
     bool operator==(const file_page&) const = default;
 
-    // Checks the header alone. A page is good if its checksum matches as well.
+    // A page is good if its checksum matches as well.
     bool is_plausible(std::uint64_t page) const noexcept {
         return format == known_format && page_size == page && length <= page - header_size;
     }
@@ -317,13 +312,11 @@ private:
 
     // Locks the lock file or the value's file. A blocking flock() has no deadline, so this function
     // polls. A sync takes about a hundred microseconds: the pauses begin below that and grow, so
-    // that many waiters leave the processors to the holder. They are random, so that waiters do not
-    // poll at the same moments.
+    // that many waiters leave the processors to the holder.
     //
     // Polling waiters do not see that a process releases the lock and takes it again at once. So a
     // waiter that has waited long takes a second lock, the claim, and polls often. A process that
-    // arrives and sees the claim pauses once. It does not wait for the end of the claim, because
-    // the claimant may be suspended.
+    // arrives and sees the claim pauses once, no longer: the claimant may be suspended.
     bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
@@ -527,9 +520,8 @@ private:
     }
 
     // Makes <path>.new, in place of one that a crash left. One page has the value, the other one
-    // the value before it, unless the file is damaged. Writes all bytes, also the zeros: if the
-    // blocks were only reserved, the first sync of each would have to write the filesystem's
-    // journal.
+    // the value before it, unless the file is damaged. Writes all bytes, also the zeros: the first
+    // sync of a block that is only reserved has to write the filesystem's journal.
     bool make_new(std::string_view value, slot_version next, bool is_damaged) {
         constexpr std::size_t granule = file_page::granule;
         constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -618,8 +610,7 @@ using file_core = file_store<posix_io>;
 } // namespace detail
 
 BIDE_DURABLE_INLINE file_slot::file_slot(const std::string& path, const file_slot_options& options)
-    : local_slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {
-}
+    : slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {}
 
 BIDE_DURABLE_INLINE bool file_slot::has_mark(int descriptor, std::int64_t mark) const noexcept {
     return static_cast<const detail::file_core&>(*core_).has_mark(descriptor, mark);

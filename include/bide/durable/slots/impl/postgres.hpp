@@ -2,9 +2,6 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 
-// libpq reads the connection string and connects. Every call ends at a deadline. The deadline does
-// not bound what libpq does synchronously: look-ups of hosts and services, Kerberos and LDAP.
-//
 // The outcome of a statement is known when the server is ready for the next one. Before that, the
 // rows may have come, but the commit may still fail. If the server reports severity ERROR, nothing
 // was done. If the connection ends, with any error code, the server may have committed before.
@@ -27,7 +24,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// What identifies a connection.
 struct postgres_target {
     std::string conninfo{};
     std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
@@ -83,10 +79,8 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 // ---- Errors
 
 // Returns the error code of a failed connection. Stores the text of libpq in `error_text` as one
-// line. Removes the SQLSTATE, and the LOCATION lines, which name the server's source. libpq writes
-// one or more lines for each try. Only these lines have the SQLSTATE:
-// "FATAL:  28P01: password ...".
-// If the program has translated texts of libpq, some permanent errors are reported as 08001.
+// line, without SQLSTATEs and the LOCATION lines, which name the server's source. libpq writes one
+// or more lines for each try. Only these have the SQLSTATE: "FATAL:  28P01: password ...".
 inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
                                         std::string& error_text) {
     constexpr std::string_view failed = " failed: ";
@@ -166,15 +160,10 @@ inline std::string postgres_table_of(const std::string& text) {
     return is_good(schema) && is_good(table) ? '"' + schema + "\".\"" + table + '"' : "";
 }
 
-// A connection, used by one thread at a time.
+// Two tables would be two locks. So each statement compares the table's oid with the first one's.
 //
-// Two tables would be two locks. Therefore a table is always named with its schema, and does not
-// depend on the role, its rights or its search_path. All slots of a process use the table that the
-// first slot found. Each statement compares its oid, and so refuses a table that replaced the first
-// one.
-//
-// A pooler may run each transaction in another session. Therefore no statement sets anything for a
-// session. A statement sets what it needs for its own transaction, by functions that it calls:
+// A pooler may run each transaction in another session. So a statement sets what it needs for its
+// own transaction, by functions that it calls:
 //
 //   lock_timeout         The server reads it when it finds the row locked. Before that, the
 //                        condition has evaluated the subquery that sets lock_timeout. The server
@@ -185,9 +174,9 @@ inline std::string postgres_table_of(const std::string& text) {
 //   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
 //                        server reports that in a warning.
 //
-// If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
-// two such waits the slot returns the connection, so that locked rows do not stall other slots of
-// the process. A renewal waits only once, because the next renewal comes soon.
+// The server waits for a locked row at most 100 ms at a time. Between two such waits the slot
+// returns the connection, so that locked rows do not stall other slots of the process. A renewal
+// waits only once, because the next renewal comes soon.
 class postgres_connection final : public server_client<postgres_target> {
 public:
     // The oids of the tables that the slots of this process use.
@@ -199,8 +188,7 @@ public:
     using server_client::server_client;
     ~postgres_connection() { drop(); }
 
-    // Closes the connection. A child of fork() only closes the socket and leaks the memory, because
-    // PQfinish() would end the parent's session.
+    // A child of fork() only closes the socket, because PQfinish() would end the parent's session.
     void drop() noexcept {
         PGconn* const ended = std::exchange(pq_, nullptr);
         if (ended != nullptr && pid_ == ::getpid()) {

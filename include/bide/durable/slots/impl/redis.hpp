@@ -2,8 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// libcurl connects and moves the bytes, and hiredis parses replies. The socket does not block, so that
-// one time limit holds for a whole call.
+// libcurl connects and moves the bytes, and hiredis parses replies.
 
 #include <bide/durable/slots/detail/server/curl.hpp>
 #include <bide/durable/slots/redis.hpp>
@@ -24,8 +23,7 @@ struct redis_target {
     tls_files trust{};
 
     bool is_tls() const noexcept { return url.scheme == "rediss"; }
-    // Returns a text for messages, without the password.
-    std::string name() const {
+    std::string name() const { // for messages, without the password
         return (is_tls() ? "redis (TLS) at " : "redis at ") + host_in_url(url.host) + ':' +
                std::to_string(url.port) + (url.path.empty() ? "" : ", database " + url.path) +
                (url.user.empty() ? "" : ", user " + url.user);
@@ -82,9 +80,8 @@ inline bool is_certain_redis_error(std::string_view text) {
 //   3  what was stored now; its version and ""
 //
 // KEYS: the key. ARGV to load: none. ARGV to store: the expected version and the value. A new
-// version is the server's time in microseconds. If that is not greater than the previous version,
-// the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
-// script cannot fail.
+// version is the larger of the server's time in microseconds and the previous version plus one. A
+// number of Lua is exact up to 2^53. After HSET the script cannot fail.
 //
 // PERSIST makes a replica refuse the load, because the value of a replica may be old. A store does
 // not call PERSIST before HSET: if the script has written anything before, a server that lacks
@@ -165,8 +162,7 @@ public:
         return error;
     }
 
-    // Returns true if the connection is open, and there is nothing to read. libcurl handles the
-    // session tickets of TLS.
+    // True if it is open and has nothing to read. libcurl handles the session tickets of TLS.
     bool is_usable() {
         char one;
         std::size_t n = 0;
@@ -281,8 +277,7 @@ private:
         return may_fail ? std::error_code() : got.error;
     }
 
-    // Sends a request. After an error, at most a part of the request was sent. The server ignores
-    // an incomplete request.
+    // After an error, at most a part of the request was sent, which the server ignores.
     std::error_code send(const std::vector<std::string_view>& words) {
         message_.clear();
         std::string bytes = "*" + std::to_string(words.size()) + "\r\n";

@@ -68,8 +68,7 @@ protected:
         return fd;
     }
 
-    // Returns the error. permission_denied, invalid_argument and protocol_error mean that an
-    // operator has to act.
+    // permission_denied, invalid_argument and protocol_error mean that an operator has to act.
     std::error_code error_of(CURLcode code) const noexcept {
         static constexpr std::pair<CURLcode, std::errc> meanings[] = {
             {CURLE_OPERATION_TIMEDOUT, std::errc::timed_out},
