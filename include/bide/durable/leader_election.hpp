@@ -85,7 +85,7 @@ public:
     // ---- observers, which need not run
 
     /// Returns the leader; nothing if there is none.
-    /// Blocks: for the store, on a store thread (locks.hpp).
+    /// Blocks: waits for the store, which is called on a store thread (see locks.hpp).
     result<std::optional<leader_info>, std::error_code> leader() const;
     /// Returns the leader as leader() does, for a coroutine.
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
@@ -95,7 +95,7 @@ public:
     /// this candidate is under way, the call notices changes earlier.
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().
-    /// Blocks: until the leader changes. A read of the store may outlast the timeout, as leader().
+    /// Blocks: until the leader changes. A read of the store may end after the timeout.
     result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
     /// Waits as wait_for_change() does, for a coroutine.
     /// Cancellation: returns errc::stopped.

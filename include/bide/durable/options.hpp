@@ -122,7 +122,7 @@ struct durable_options {
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
-    /// run on threads of bide, one after the other for all locks on one store.
+    /// run on threads of bide, one after the other for all locks on one server.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
@@ -143,7 +143,7 @@ struct durable_options {
     /// store call that has not ended by then continues on a store thread, which releases what the
     /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
     /// value. On a store of this machine (memory, file, SQLite), the first call of an acquisition
-    /// may last retry_time longer: a slow disk does not prevent the acquisition of a free lock.
+    /// may last for retry_time, whatever the timeout: a free lock is acquired even on a slow disk.
     std::chrono::milliseconds attempt_limit{80};
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the

@@ -202,7 +202,7 @@ inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] con
 
 namespace detail {
 
-// Identifies a process by an address, which differs in a child of fork(), without a system call.
+// Identifies a process by an address, without a system call. A child of fork() has another one.
 struct BIDE_SHARED process_token {
     // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {

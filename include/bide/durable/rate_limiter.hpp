@@ -62,11 +62,11 @@ struct rate_wait {
 /// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
 /// lost. A process that dies while it waits loses its tokens.
 ///
-/// A clock may be behind the time in the record by a second. A clock that is further behind was set
-/// back: the bucket then fills from the clock's present time. So after that, or after a reboot, no
-/// acquisition waits longer than a second plus the wait for the tokens that are reserved already (at
-/// most longest_wait). A clock that is set forward fills the bucket early: the reserved tokens, and
-/// at most one burst more, are granted twice. After a slot has lost a value, the bucket is empty.
+/// A clock that is more than a second behind the time in the record was set back: the bucket then
+/// fills from the clock's present time. After that, or after a reboot, no acquisition waits longer
+/// than a second plus the wait for the tokens that are reserved already (at most longest_wait). A
+/// clock that is set forward fills the bucket early: the reserved tokens, and at most one burst
+/// more, are granted twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
 /// refuses the record of a limiter: durable_errc::corrupt_record. A limiter with another rate or

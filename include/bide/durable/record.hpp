@@ -5,8 +5,8 @@
 /// \file
 /// The rules of durable locks: a lock is one record, and these rules say how it may change.
 ///
-/// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
-/// knows, changes the record, and returns the outcome. The caller stores it by a compare-and-swap.
+/// Nothing here reads a clock, a store or a process. A rule changes a record by what the caller
+/// knows, and returns the outcome. The caller stores the record by a compare-and-swap.
 ///
 /// A contender is identified by the nonce of its ticket, not by its name. If a request was carried
 /// out and its reply was lost, the contender finds its entry in the record. Every grant gets a
@@ -43,14 +43,14 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //     it, the compare-and-swap that stores the observation fails. A renewal or refresh of the entry
 //     removes the observation. If an older program leaves it there, it is void, because it names
 //     another count of renewals or refreshes.
-//   - If an entry has eight observations, each of another boot, a further one replaces one that a
-//     hash of the time selects. So the oldest one, which is the first to show that the lease has
-//     expired, is often kept.
+//   - If an entry has eight observations, each of another boot, a further one replaces a random
+//     one, which a hash of the time selects. So the oldest one is often kept: it is the first to
+//     show that the lease has expired.
 
 namespace detail {
 
-// Returns true if the text is UTF-8, which every reader accepts unchanged, of `least` to `most`
-// bytes.
+// Returns true if the text is UTF-8 of `least` to `most` bytes. Every reader accepts UTF-8
+// unchanged.
 inline bool is_text(std::string_view text, std::size_t least, std::size_t most) noexcept {
     bool good = text.size() >= least && text.size() <= most;
     while (good && !text.empty()) {
@@ -104,7 +104,7 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
 // long.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
-    // What is left of the lease; if that is not known here, at most all of it.
+    // What is left of the lease; all of it, at most, if its times cannot be read here.
     const bool is_known = reads_times(r.clock, h.from.boot, self.boot);
     const std::int64_t left = is_known ? std::min(h.lease_ms, h.expires_at - now) : h.lease_ms;
     if (h.held_until != 0 && !reads_times(r.clock, h.held_boot, self.boot)) {
@@ -167,9 +167,9 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Stores an observation that begins at `now` in each entry whose times the contender cannot read,
-// unless the contender's boot has a valid one there. Stores nothing with lock_clock::observed,
-// where machines may share a boot id. Returns false if there was nothing to store.
+// Stores an observation in each entry whose times the contender cannot read, unless the entry has a
+// valid one of the contender's boot. The observation begins at `now`. Stores nothing with
+// lock_clock::observed, where machines may share a boot id. Returns false if it stored nothing.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     const std::string& boot = self.from.boot;
     bool changed = false;
@@ -306,8 +306,8 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Enters the contender in the queue, or refreshes its place there. A contender that has a place
-// stays long enough to see a lease expire itself, so it does not change the record only to store
+// Enters the contender in the queue, or refreshes its place there. A contender with a place can
+// itself observe a lease until it expires. So it does not change the record only to store
 // observations.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
@@ -363,7 +363,7 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
 /// contender that listens (terms::listens) keeps the lease that pass_on() has begun. A contender
-/// that is not granted its permits stores observations, once: not where its boot has a valid one.
+/// that is not granted its permits stores observations, except where its boot has a valid one.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -475,7 +475,7 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// These rules select the waiters to which the change of another process grants their permits
+// These rules select the waiters that are granted their permits by a change of another process
 // (pass_on()), and the processes that are notified of a change. If pass_on() grants nothing, the
 // first waiter acquires its permits by a change of its own.
 //
@@ -620,9 +620,8 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
 /// Changes a record that is valid again because the store has lost a later one, whose grants are
 /// not known:
 /// - If terms::first_fence is larger than the next token of the record, it becomes the next token.
-///   Otherwise the next token grows by fence_leap. The leap is the second choice: if the record
-///   that replaces the lost one is lost, too, a second leap from this record leads to the same
-///   tokens.
+///   Otherwise the next token grows by fence_leap. That is the second choice: if the new record is
+///   lost, too, a second leap from this one leads to the same tokens.
 /// - The counts of renewals of all holders continue from the new token. So no later renewal has the
 ///   count of a lost one, which an observer may have seen for a long time.
 /// - If the lost record was acknowledged, a holder that only that record shows may still work. So

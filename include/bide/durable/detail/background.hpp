@@ -313,8 +313,8 @@ public:
     // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that work()
-    // has returned. The job owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called when boottime_ms() is `at_ms`, and then at the time that its
+    // last call returned. The job owns a reference to itself until it is done or cancelled.
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms) {
@@ -450,7 +450,7 @@ template <class R> struct store_call {
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the limits end the wait
-// before. A cancellation of the caller's task counts as a stop.
+// first. A cancellation of the caller's task counts as a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(event& end, call_limits limits) {
     auto ends = end.async_wait().with_deadline(limits.until).with_stop(limits.stop);
@@ -554,7 +554,7 @@ using change_signal = basic_change_signal<native_platform>;
 
 // Wakes another process of the same machine and network namespace that waits for a durable lock:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is
-// origin::mark of the waiting process. If another program has taken the name, and on other systems,
+// origin::mark of the waiting process. On other systems, or if another program has taken the name,
 // the waiter only polls.
 struct wake_socket {
 #if defined(__linux__)
@@ -569,7 +569,7 @@ struct wake_socket {
         return -1;
     }
 
-    // Wakes the process that has the mark, if it waits. If its socket is full, it wakes already.
+    // Wakes the process that has the mark, if it waits. A full socket has a message that wakes it.
     static void wake(std::int64_t mark) noexcept {
         const int fd = make();
         const address name(mark);
@@ -577,7 +577,7 @@ struct wake_socket {
         ::close(fd);
     }
 
-    // Makes the socket unreadable. Returns false if it has failed.
+    // Receives all messages. Returns false if the socket has failed.
     static bool drain(int fd) noexcept {
         char none;
         while (::recv(fd, &none, sizeof none, 0) >= 0 || errno == EINTR) {
@@ -628,9 +628,9 @@ struct native_watch_system {
 //   process descriptors   one for each process of this machine that a waiter depends on, mostly
 //                         a holder or a process ahead in the queue; readable when it has ended
 //
-// Where they notify a waiter of every change that concerns it (is_told() in record.hpp), the waiter
-// polls seldom. No waiter misses such a change after its last read. A reader is a contender that
-// reads the record. To arm the socket means that the lease monitor signals once when it is
+// If they notify a waiter of every change that concerns it (is_told() in record.hpp), the waiter
+// polls seldom: it misses no such change after its last read. A reader is a contender that reads
+// the record. To arm the socket means that the lease monitor signals once when the socket is
 // readable. The steps:
 //
 //   reader:   drain    if the socket is readable: clears it, and signals unless
@@ -639,10 +639,10 @@ struct native_watch_system {
 //             follow   arms the socket
 //   monitor:           if the socket is readable and armed: disarms it, and signals
 //
-// All waiters share the socket. The monitor does not signal for a message that a reader cleared. So
-// the reader signals: the change may have granted another waiter its permits. If there was a signal
-// after the socket was last armed, it woke all waiters. None of them waits again yet, because a
-// waiter arms the socket before it waits.
+// All waiters share the socket. If a reader clears a message, the monitor does not signal for it.
+// So the reader signals: the change may have granted another waiter its permits. It need not signal
+// if there was a signal since the socket was last armed. That signal woke all waiters, and each of
+// them reads the record before it waits again.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -741,7 +741,7 @@ public:
 private:
     struct unmonitored {
         void operator()(const int* fd) const noexcept {
-            // If a child of fork() cannot make a monitor, there is none that knows the descriptor.
+            // A child of fork() may fail to make a monitor. Then no monitor knows the descriptor.
             try_to([fd] { System::monitor().remove(*fd); });
             System::close(*fd);
             delete fd;
@@ -770,8 +770,8 @@ private:
         return System::monitor().add(fd, signal_) ? std::move(made) : nullptr;
     }
 
-    // Opens a descriptor, so that the end of the process `it` is signalled. Returns false if that
-    // is not possible. If `it` is this process, returns true without a descriptor.
+    // Opens a descriptor that signals the end of the process `it`. Returns false if there is none.
+    // If `it` is this process, returns true without a descriptor.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;

@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 #define BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 
-// Runs and waits are coroutines. The blocking functions run them.
+// A run and a wait are coroutines. The blocking functions execute them.
 
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/leader_election.hpp>

@@ -65,8 +65,8 @@ struct etcd_slot_options {
 /// An operation tries one endpoint after the other until one answers. A child of fork() connects
 /// again and leaks one handle of libcurl. The first operation initialises libcurl. If the program
 /// uses libcurl elsewhere, and libcurl is older than 7.84, call curl_global_init() before the
-/// program starts threads. Sockets to etcd are close-on-exec. A pair of sockets that libcurl makes
-/// to wake itself may not be.
+/// program starts threads. Sockets to etcd are close-on-exec. A child program may inherit a pair of
+/// sockets that libcurl makes to wake itself.
 /// Blocks: each operation for one round trip to the majority, at most `retry_time`.
 /// Throws: std::bad_alloc.
 class etcd_slot final : public detail::slot_handle {
@@ -75,9 +75,9 @@ public:
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
-    /// Names the key. All endpoints belong to one cluster: "http://10.0.0.1:2379", or https. In
-    /// "https://user:password@host:2379" user and password are percent-encoded; they are not sent
-    /// as a part of the URL. The gateway does not accept a certificate as a login.
+    /// Names the key. All endpoints belong to one cluster: URLs such as "http://10.0.0.1:2379" or
+    /// "https://user:password@host:2379". User and password are percent-encoded; they are not sent
+    /// in the URL. The gateway accepts no certificate as a login.
     /// Throws: std::system_error (invalid_argument) if the key is empty or an endpoint is not such
     /// a URL, with a text that quotes no part of it; std::bad_alloc.
     /// Requires: only slots write to the key.

@@ -84,9 +84,8 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 
 // Returns the error code of a failed connection. Stores the text of libpq in `error_text` as one
 // line. Removes the SQLSTATE, and the LOCATION lines, which name the server's source. libpq writes
-// one or more lines for each try. Only these lines have the SQLSTATE:
-// "FATAL:  28P01: password ...".
-// If the program has translated texts of libpq, some permanent errors are reported as 08001.
+// one or more lines for each try. Only a line such as "FATAL:  28P01: ..." has a SQLSTATE. If the
+// program's locale translates libpq's texts, some permanent errors are reported as 08001.
 inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
                                         std::string& error_text) {
     constexpr std::string_view failed = " failed: ";

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// libcurl connects and moves the bytes, and hiredis parses replies. The socket does not block, so that
-// one time limit holds for a whole call.
+// libcurl connects and moves the bytes, and hiredis parses replies. The socket does not block, so
+// that one time limit holds for a whole call.
 
 #include <bide/durable/slots/detail/server/curl.hpp>
 #include <bide/durable/slots/redis.hpp>
@@ -86,9 +86,9 @@ inline bool is_certain_redis_error(std::string_view text) {
 // the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
 // script cannot fail.
 //
-// PERSIST makes a replica refuse the load, because the value of a replica may be old. A store does
-// not call PERSIST before HSET: if the script has written anything before, a server that lacks
-// memory no longer refuses HSET.
+// PERSIST is a write command. A replica refuses it, and so the load fails there: the value of a
+// replica may be old. A store does not call PERSIST before HSET: if the script has written anything
+// before, a server that lacks memory no longer refuses HSET.
 inline constexpr std::string_view redis_script =
     "local t = redis.call('TIME')\n"
     "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"

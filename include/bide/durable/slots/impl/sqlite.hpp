@@ -80,8 +80,8 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // reach one file by two paths (two directories or two names), each path has its own log. Then each
 // process reads and writes a different database, without an error.
 //
-// No function below opens the database: if this process closed a descriptor of the database, it
-// would lose its locks on the database.
+// No function of this section opens the database file: a process that closes a descriptor of a file
+// loses all its POSIX locks on it, and SQLite uses these.
 
 // Returns the error of check_kind(), EXDEV for a file that is mounted without its directory, or the
 // system's error for the path. A missing file is no error.
@@ -645,7 +645,7 @@ private:
     sqlite3* db_ = nullptr;
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
     sqlite3_stmt* store_ = nullptr;
-    slot_snapshot there_{};        // the row that was read last; if corrupt, its version if valid
+    slot_snapshot there_{};        // the row that was read last; if corrupt, at most its version
     sqlite_known_version known_{}; // its acknowledged version
     int last_ = SQLITE_OK;         // the last failure in this operation
     std::string said_;             // about the last failure

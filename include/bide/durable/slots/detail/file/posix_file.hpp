@@ -196,8 +196,8 @@ enum class byte_lock { set, remove, ask };
 
 // Sets or removes a write lock on one byte, and returns 0; or asks whether another open file
 // description has such a lock, and returns 1 or 0. The lock belongs to the open file description:
-// the system drops it when the last process that has it open has closed it or ended. Other code may
-// use and close the file without harm.
+// the system drops the lock when no process has that description open. Other code may use and close
+// the file without harm.
 //
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
 // EOPNOTSUPP if the system has no such locks (Linux has them from 3.15 on).
@@ -225,7 +225,7 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 class posix_io {
     // Looks at the path, or at the open file if the path is empty. Does not ask for times: on some
     // filesystems, such a request makes the next write record its exact time, and the sync after
-    // that takes half as long again.
+    // that takes 1.5 times as long.
     static int look(int fd, const char* path, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
         struct statx found;
