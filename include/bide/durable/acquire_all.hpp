@@ -64,7 +64,7 @@ public:
     /// Returns: the first error. After an error, the other locks are still released.
     /// Blocks: for each lock, as long as durable_guard::async_release() waits.
     result<void, std::error_code> release();
-    /// Releases all locks as release() does, for a coroutine. From this call on, it holds nothing.
+    /// Releases all locks as release() does, for a coroutine. From then on, this object is empty.
     task<result<void, std::error_code>> async_release();
 
 private:

@@ -10,7 +10,7 @@
 /// caller    its end is not after the caller's `now`                    replays, tests, one machine
 /// boottime  the same on CLOCK_BOOTTIME, for leases of the same boot    one machine
 /// server    the same on the store's clock                              several machines
-/// observed  it was seen unchanged for longer than its length + margin  any machines, any clocks
+/// observed  it was seen unchanged for longer than its length + drift   any machines, any clocks
 /// \endcode
 ///
 /// Times of one machine are not compared with the clock of another machine: if the clocks differed
@@ -24,7 +24,7 @@
 /// of a known boot stores in the record since when it has seen the entry unchanged. So even
 /// contenders that each live shorter than a lease acquire the lock.
 ///
-/// On every clock, an entry that is bound to a process expires when the process ends, a grant not
+/// On every clock, an entry that is bound to a process expires when the process ends, but no grant
 /// before its minimum hold time has passed. A process of the same boot and pid namespace is looked
 /// up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the store
 /// keeps marks. A grant that is bound to a mark and to no process lasts while the mark is open,
@@ -113,7 +113,7 @@ public:
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
-    /// Requires: boottime_ms() returned `boottime` before the load of what `seen` noted last.
+    /// Requires: `boottime` is boottime_ms() before the load of the record that `seen` noted last.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;

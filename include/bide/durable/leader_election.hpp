@@ -84,7 +84,7 @@ public:
     // ---- observers, which need not run
 
     /// Returns the leader; nothing if there is none.
-    /// Blocks: for the store, on a store thread (locks.hpp).
+    /// Blocks: waits for the store, which is called on a store thread (see locks.hpp).
     result<std::optional<leader_info>, std::error_code> leader() const;
     /// Returns the leader as leader() does, for a coroutine.
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;

@@ -139,7 +139,7 @@ private:
 /// The record keeps a note of the latest such change: its time, its author, what changed and why.
 /// After durable_errc::indeterminate, the change may have been made, or may still be made.
 ///
-/// Blocks: every call, for the store, on a store thread.
+/// Blocks: every call waits for the store, which is called on a store thread.
 class durable_admin {
 public:
     /// Takes away the grant that has the token `fence`. The holder learns of it when its next
@@ -187,7 +187,8 @@ public:
     /// - errc::timeout: the permits were not free in time;
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
-    /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
+    /// - the error of the store: at once if it lasts (may_pass()), otherwise if the store failed
+    ///   when the time was up, or for all of durable_options::retry_time;
     /// - the error of the system if no thread for the store can be started;
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop
@@ -245,7 +246,7 @@ public:
     /// Lists the holders and the waiters.
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
     /// time; durable_errc::clock_mismatch if the record has another clock than this object.
-    /// Blocks: for the store, on a store thread.
+    /// Blocks: waits for the store, which is called on a store thread.
     result<std::optional<durable::inspection>, std::error_code> inspect() const;
 
     /// Returns the place where the lock is kept, and the store's text about the last call that
@@ -259,8 +260,8 @@ private:
     std::shared_ptr<detail::lock_engine> engine_;
 };
 
-/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit. A
-/// holder that acquires it again waits, unless it uses the same ticket.
+/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit. If
+/// a holder acquires it again, that call waits, unless it uses the same ticket.
 class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.

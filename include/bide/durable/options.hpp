@@ -120,7 +120,7 @@ struct durable_options {
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
-    /// run on threads of bide, one after the other for all locks on one store.
+    /// run on threads of bide, one after the other for all locks on one server.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,

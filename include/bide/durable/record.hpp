@@ -93,7 +93,7 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
 // `expires_at` observe the entry for `lease_ms`.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
-    // What is left of the lease; if that is not known here, at most all of it.
+    // What is left of the lease; all of it, at most, if its times cannot be read here.
     const bool is_known = reads_times(r.clock, h.from.boot, self.boot);
     const std::int64_t left = is_known ? std::min(h.lease_ms, h.expires_at - now) : h.lease_ms;
     if (h.held_until != 0 && !reads_times(r.clock, h.held_boot, self.boot)) {
@@ -156,9 +156,9 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Stores an observation that begins at `now` in each entry whose times the contender cannot read,
-// unless the contender's boot has a valid one there. Stores nothing with lock_clock::observed,
-// where machines may share a boot id. Returns false if there was nothing to store.
+// Stores an observation in each entry whose times the contender cannot read, unless the entry has a
+// valid one of the contender's boot. The observation begins at `now`. Stores nothing with
+// lock_clock::observed, where machines may share a boot id. Returns false if it stored nothing.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     const std::string& boot = self.from.boot;
     bool changed = false;
@@ -469,7 +469,7 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// These rules select the waiters to which the change of another process grants their permits
+// These rules select the waiters that are granted their permits by a change of another process
 // (pass_on()), and the processes that are notified of a change. If pass_on() grants nothing, the
 // first waiter acquires its permits by a change of its own.
 //

@@ -116,8 +116,8 @@ public:
         return good_ && left_.empty();
     }
 
-    // Reads an object. Calls fields() until the object ends. One call reads all fields that follow
-    // each other in the text in the order of the list. So one call reads a text of this version.
+    // Reads an object. Calls fields() until the object ends. One call reads the fields as far as
+    // the text has them in the order of the list: all of them, if this version wrote the text.
     template <class T> void object(T& into) {
         field_reader one(*this);
         std::string others; // the fields that are not listed

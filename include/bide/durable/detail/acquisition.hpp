@@ -66,13 +66,14 @@ public:
                 ticket, in_background ? deadline::after(remaining()) : deadline::never(),
                 in_background);
             const std::chrono::milliseconds left = remaining();
-            // A grant that was not held at some time stays lost, even if the record was renewed.
+            // If the lease ended meanwhile, the grant is lost, even if the record was renewed. If
+            // the grant was released meanwhile, lose() does nothing.
             if (renewed && left.count() > 0) {
                 if (left < engine_->options().lease / 2) {
                     observer().renewed_late(ticket, left);
                 }
                 extend(*renewed);
-            } else if (renewed || renewed.error() == durable_errc::lock_lost) { // or was released
+            } else if (renewed || renewed.error() == durable_errc::lock_lost) {
                 lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
             } else {
                 return unexpected{renewed.error()};
@@ -193,7 +194,7 @@ private:
         if (!retire()) {
             return;
         }
-        // Order: relaxed; a callback of lost_ runs on this thread, or after the stop was requested.
+        // Order: relaxed; request_stop() follows, and publishes it to the callbacks of lost_.
         loss_.store(why, std::memory_order_relaxed);
         observer().lost(ticket, why);
         leave();
@@ -502,7 +503,7 @@ private:
         const std::int64_t position = got.outcome.position;
         const std::int64_t least = limited_us(options().poll_least);
         std::int64_t us = limited_us(options().poll_most);
-        // While the queue moves, the permits may come soon, and the position changes.
+        // Polls often while the queue moves, if no notification comes or the position is reported.
         if (!got.is_told || request_.on_position || options().observer != nullptr) {
             const std::int64_t stood_us = (durable::boottime_ms() - moved_ms_) * 1000;
             us = std::clamp(stood_us / 8, least, us) * (1 + std::min<std::int64_t>(position, 3));

@@ -433,7 +433,7 @@ template <class R> struct store_call {
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the limits end the wait
-// before. A cancellation of the caller's task counts as a stop.
+// first. A cancellation of the caller's task counts as a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(event& end, call_limits limits) {
     auto ends = end.async_wait().with_deadline(limits.until).with_stop(limits.stop);
@@ -548,7 +548,7 @@ struct wake_socket {
         return -1;
     }
 
-    // Wakes the process that has the mark, if it waits. If its socket is full, it wakes already.
+    // Wakes the process that has the mark, if it waits. A full socket has a message that wakes it.
     static void wake(std::int64_t mark) noexcept {
         const int fd = make();
         const address name(mark);
@@ -744,7 +744,7 @@ public:
 private:
     struct unmonitored {
         void operator()(const int* fd) const noexcept {
-            // If a child of fork() cannot make a monitor, there is none that knows the descriptor.
+            // A child of fork() may fail to make a monitor. Then no monitor knows the descriptor.
             try_to([fd] { System::monitor().remove(*fd); });
             System::close(*fd);
             delete fd;

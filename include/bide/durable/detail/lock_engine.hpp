@@ -70,7 +70,7 @@ struct slot_part {
 // that was stored, or that may have been.
 //
 // Returns: store_busy if other threads of this process held the update lock until the time was up;
-// conflict_timeout if other contenders changed the value until then, and no try may have been
+// conflict_timeout if other contenders changed the value until then, and certainly no try was
 // stored; indeterminate if a try may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
@@ -226,7 +226,7 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     const durable::origin here = durable::this_origin(true); // where this process runs
     const std::string name = here.host + ":" + std::to_string(::getpid());
-    // Without a mark: origin::mark, the name of the wake socket.
+    // If there is no mark of presence: the value of origin::mark, which names the wake socket.
     const std::int64_t wake_number = std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25;
 
     mutex marking;
@@ -308,7 +308,7 @@ public:
         // If the contender waits:
         std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
         bool is_told = false;          // each change that concerns it is signalled
-        bool can_be_told = false;      // not yet: a try with intent::listen may achieve that
+        bool can_be_told = false;      // a try with intent::listen may make is_told true
     };
 
     // Acquires the permits, or enters the queue. `terms` are those of the engine, with what the
@@ -327,7 +327,7 @@ public:
             self.from.mark = of->mark();
         }
         acquired got;
-        bool is_true_unstored = false; // what the contender learnt is true, stored or not
+        bool is_true_unstored = false; // the outcome is valid even if nothing was stored
         const auto rule = [&](record_view& view, bool maybe_done) {
             durable::acquire_outcome& out = got.outcome;
             terms.first_fence = view.first_fence;

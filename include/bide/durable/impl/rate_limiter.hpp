@@ -74,7 +74,7 @@ struct rate_record {
 
     // Drains the debt until `now`. If `now` is earlier than the record's time by at most
     // tolerance_ms, nothing changes: this clock is only behind that of another limiter. If `now` is
-    // earlier than that, the clock was set back.
+    // even earlier, the clock was set back.
     void advance(const rate_time& now, std::int64_t tolerance_ms) {
         const bool is_other_boot =
             at.clock == lock_clock::boottime && (at.boot != now.boot || at.boot.empty());
@@ -298,7 +298,7 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
 }
 
 // Acquires n tokens, and returns `acquired`; if they become available only after the end of the
-// wait, returns `late`. If the caller leaves the call to the store, the tokens are given back.
+// wait, returns `late`. If the caller leaves before the store answers, the tokens are given back.
 template <class Answer>
 task<Answer> acquire_tokens(std::shared_ptr<rate_store> from, std::int64_t n, rate_wait wait,
                             Answer acquired, Answer late) {

@@ -70,9 +70,9 @@ public:
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
-    /// Names the key. All endpoints belong to one cluster: "http://10.0.0.1:2379", or https. In
-    /// "https://user:password@host:2379" user and password are percent-encoded; they are not sent
-    /// as a part of the URL. The gateway does not accept a certificate as a login.
+    /// Names the key. All endpoints belong to one cluster: URLs such as "http://10.0.0.1:2379" or
+    /// "https://user:password@host:2379". User and password are percent-encoded; they are not sent
+    /// in the URL. The gateway accepts no certificate as a login.
     /// Throws: std::system_error (invalid_argument) if the key is empty or an endpoint is not such
     /// a URL, with a text that quotes no part of it; std::bad_alloc.
     /// Requires: only slots write to the key.

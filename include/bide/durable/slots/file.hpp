@@ -33,7 +33,7 @@ struct file_slot_options {
     /// How long an operation waits for the lock. A stopped process can hold it for any time.
     std::chrono::milliseconds retry_time{10'000};
 
-    /// The mode of new files, less the umask. A process that may read the lock file may block all
+    /// The mode of new files, less the umask. A process that can read the lock file can block all
     /// others. Processes that share the slot need read and write permission on both files.
     unsigned mode = 0600;
 

@@ -35,9 +35,9 @@
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
 /// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
 /// another table than before, ZB003 not a PostgreSQL server (which is not noticed if the server
-/// sends nothing), ZB004 no such host. If the program has translated texts of libpq, ZB003, ZB004
-/// and an invalid option of the connection string are reported as 08001. Errors that last until an
-/// operator acts compare equal to std::errc::permission_denied, no_such_file_or_directory,
+/// sends nothing), ZB004 no such host. If the program's locale translates libpq's texts, ZB003,
+/// ZB004 and an invalid option of the connection string are reported as 08001. Errors that last
+/// until an operator acts compare equal to std::errc::permission_denied, no_such_file_or_directory,
 /// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass.
 
 #include <bide/durable/slot.hpp>

@@ -17,7 +17,7 @@
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks while a thread is in an operation of a slot or destroys a slot, the child's operations
 /// fail with operation_not_permitted. In WAL mode, the program must have no other connection to the
-/// same file open at the fork. Otherwise the child inherits SQLite's notes of the parent's locks.
+/// same file open at the fork. Otherwise the child takes the parent's locks for its own.
 
 #include <bide/durable/slot.hpp>
 

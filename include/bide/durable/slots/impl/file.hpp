@@ -391,8 +391,8 @@ private:
     // another directory, which has its own lock file.
     //
     // If `to_write` is set, locks the file itself, and looks at the path again: from then on no
-    // other writer replaces the file. If another program removed the lock file, a second writer can
-    // make and lock a new one while the first writer still writes.
+    // other writer replaces the file. The lock file alone would not do: if another program removed
+    // it, a second writer could make and lock a new one while the first writer still writes.
     bool attach(bool to_write) noexcept {
         do {
             if (to_write && data_ && data_.is_writable && !(data_.is_locked = wait(data_, true))) {
@@ -455,7 +455,7 @@ private:
             return failed();
         }
         if (!data_) {
-            find_loss(synced_version()); // of the file that was deleted, for the next version
+            find_loss(synced_version()); // next_version() has to exceed that of the deleted file
         }
         const slot_version next = next_version(fell_back());
         if (!data_ || value.size() > pages_.page_size - file_page::header_size) {

@@ -83,9 +83,9 @@ inline bool is_certain_redis_error(std::string_view text) {
 // version is the larger of the server's time in microseconds and the previous version plus one. A
 // number of Lua is exact up to 2^53. After HSET the script cannot fail.
 //
-// PERSIST makes a replica refuse the load, because the value of a replica may be old. A store does
-// not call PERSIST before HSET: if the script has written anything before, a server that lacks
-// memory no longer refuses HSET.
+// PERSIST is a write command. A replica refuses it, and so the load fails there: the value of a
+// replica may be old. A store does not call PERSIST before HSET: if the script has written anything
+// before, a server that lacks memory no longer refuses HSET.
 inline constexpr std::string_view redis_script =
     "local t = redis.call('TIME')\n"
     "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"

@@ -631,7 +631,7 @@ private:
     sqlite3* db_ = nullptr;
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
     sqlite3_stmt* store_ = nullptr;
-    slot_snapshot there_{};        // the row that was read last; if corrupt, its version if valid
+    slot_snapshot there_{};        // the row that was read last; if corrupt, at most its version
     sqlite_known_version known_{}; // its acknowledged version
     int last_ = SQLITE_OK;         // the last failure in this operation
     std::string said_;             // about the last failure

@@ -224,7 +224,7 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 class posix_io {
     // Looks at the path, or at the open file if the path is empty. Does not ask for times: on some
     // filesystems, such a request makes the next write record its exact time, and the sync after
-    // that takes half as long again.
+    // that takes 1.5 times as long.
     static int look(int fd, const char* path, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
         struct statx found;

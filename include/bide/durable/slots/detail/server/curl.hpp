@@ -13,7 +13,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// The base of a client. Has at most one connection. Its address is passed to libcurl.
+// The base of a client. It has at most one connection, and cannot move: libcurl has its address.
 class curl_handle {
 public:
     // A child of fork() closes the socket and leaks the rest: libcurl's clean-up may send the

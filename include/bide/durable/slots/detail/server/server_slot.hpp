@@ -108,7 +108,7 @@ public:
 
     // Exclusive use of a connection, until the destructor. Without an error, the connection is
     // open. If there are an error and a connection, it cannot be opened, and no other one is open.
-    // Without a connection, the error is timed_out: other callers had all of them until then.
+    // Without a connection, the error is timed_out: other callers had all until the deadline.
     struct borrowed {
         std::unique_ptr<place, returns> at{};
         std::error_code error{};
@@ -504,8 +504,8 @@ public:
 
 private:
     // Calls question() with a connection and `known`. While another transaction blocks the call,
-    // calls question() again on another connection, for at most half of the time. If `may_repeat`
-    // is true and the connection is lost, calls question() again: the server may close an idle one.
+    // takes a connection again and repeats it, for at most half of the time. If `may_repeat` is
+    // true and the connection was lost, as an idle one may be, calls question() once more.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
