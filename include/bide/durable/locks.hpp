@@ -112,8 +112,8 @@ public:
 
     /// Leaves an inheritable grant to children that have the descriptor. The guard holds nothing
     /// then.
-    /// Returns: true if a child has the descriptor open; false if no process has it, and the
-    /// permits were released; errors as release().
+    /// Returns: true if a child has the descriptor open, or may have it open; false if the permits
+    /// were released because no process has it open; errors as release().
     /// Blocks: as renew().
     result<bool, std::error_code> hand_over();
 

@@ -205,7 +205,7 @@ inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] con
 namespace detail {
 
 // Returns the one T of this process. It is never destroyed.
-// Throws: std::system_error if there is no memory, what the constructor throws.
+// Throws: std::system_error if there is no memory; what the constructor throws.
 template <class T> T& of_process() {
     T* const one = process_wide<T, native_platform>::get(+[] { return new T; });
     if (one == nullptr) {

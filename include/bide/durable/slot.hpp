@@ -83,7 +83,7 @@ struct slot_guarantees {
     lock_clock clock = lock_clock::boottime;
 };
 
-/// A mark of presence shows every process of this machine, in every container, that its owner runs.
+/// A mark of presence shows that its owner runs. All containers of the machine can see the mark.
 /// The system removes it when no process has it open. The destructor closes it in this process.
 class slot_presence {
 public:
@@ -128,8 +128,8 @@ public:
     // ---- what a slot may offer in addition
 
     /// Loads the value, calls the update with it, and stores what the update returns, in one step
-    /// under the store's own lock. If the update returns nothing, nothing is stored, and the result
-    /// is `stored` with the current version.
+    /// under the store's own lock. If it returns nothing, the value stays as it is; this also
+    /// counts as `stored`, with its version.
     virtual cas_result update_locked(const slot_update&) {
         return {cas_status::failed, 0, {}, not_offered()};
     }

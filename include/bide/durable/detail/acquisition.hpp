@@ -90,8 +90,8 @@ public:
         return in_time;
     }
     // The second part, which calls the store. If `hands_over` is true and the grant is inheritable,
-    // first closes the mark of presence in this process. Returns true if a child has the mark open:
-    // then the grant continues.
+    // first closes the mark of presence in this process. Returns true if a child may have the mark
+    // open: then the grant continues.
     result<bool, std::error_code> give_back(bool in_time, bool hands_over) {
         if (!is_ours()) {
             return unexpected{make_error_code(durable_errc::lock_lost)};
@@ -462,8 +462,8 @@ private:
         return is_late ? give_up(if_late_) : true;
     }
     // The first read opens no descriptor, because most acquisitions need only one read. If the
-    // contender has to wait, a second read opens the wake socket, unless an earlier waiter of this
-    // process has; and a third read the file events, if the socket is not enough.
+    // contender has to wait, a further read opens the wake socket, unless an earlier waiter of this
+    // process did. If the socket is not enough, a further read opens the file events.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {

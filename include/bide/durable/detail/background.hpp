@@ -612,10 +612,10 @@ struct native_watch_system {
 //   process descriptors   one for each process of this machine that a waiter depends on, mostly
 //                         a holder or a process ahead in the queue; readable when it has ended
 //   the file events       readable after each change of the slot (slot::watch()); used only for
-//                         waiters that the others do not notify of every change that concerns
+//                         waiters that the other two do not notify of every change that concerns
 //                         them (is_told() in record.hpp), for example in another container
 //
-// A waiter that is notified polls seldom. No waiter misses such a change after its last read. A
+// A waiter that is notified polls seldom. So it must not miss a change after its last read. A
 // reader is a contender that reads the record. To arm a descriptor means that the lease monitor
 // signals once when it is readable. The steps:
 //

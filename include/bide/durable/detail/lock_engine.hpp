@@ -58,7 +58,7 @@ struct slot_part {
     std::string trouble; // under state
 };
 
-// Updates the value of a slot: loads it, calls apply(), and stores what apply() returns by a
+// Updates the value of a slot: loads it, calls apply(), and stores the result by a
 // compare-and-swap. If another contender has changed the value meanwhile, tries again. From the
 // second try on, uses the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.

@@ -366,18 +366,18 @@ private:
 
     // ---- reading
 
-    // Reads without the lock. Returns true if a page has the synced version. After a crash, that
-    // may be an earlier version. So returns false unless this slot has read under the lock before,
-    // and has seen no later version. Also returns false if the file is absent: a read under the
-    // lock then finds whether a value is lost.
+    // Reads without the lock. Returns true if a page has the synced version. After a crash, the
+    // synced version may be an earlier one. So returns false unless this slot has read under the
+    // lock before, and has seen no later version. Also returns false if the file is absent: a read
+    // under the lock then finds whether a value is lost.
     bool can_read_unlocked() {
         data_.forget_if_not_ours();
         if (lock_.is_locked || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
             return false;
         }
         const slot_version mark = synced_version();
-        // If a page is later than the synced version, its writer has not ended. Or another program
-        // removed this lock file, and the writer locked a new one: the path tells that.
+        // If a page is later than the synced version, its writer has not ended, or it locked a new
+        // lock file because another program removed this one. Then the path names another file.
         struct stat now;
         const bool is_current = version() == mark || (io_.look_at(lock_path_.c_str(), now) == 0 &&
                                                       is_same_file(now, lock_.facts));

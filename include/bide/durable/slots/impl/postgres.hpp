@@ -80,7 +80,7 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 
 // Returns the error code of a failed connection. Stores the text of libpq in `error_text` as one
 // line, without SQLSTATEs and the LOCATION lines, which name the server's source. libpq writes one
-// or more lines for each try. Only these have the SQLSTATE: "FATAL:  28P01: password ...".
+// or more lines for each try. The SQLSTATE stands only in this text: "FATAL:  28P01: password ...".
 inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
                                         std::string& error_text) {
     constexpr std::string_view failed = " failed: ";

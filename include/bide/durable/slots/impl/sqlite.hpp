@@ -518,7 +518,7 @@ private:
     }
 
     // Pauses once, for 0.1 to 4 ms. Returns false if the waiting time is over. SQLite's own pauses
-    // grow to 0.1 s, so that a waiter loses to connections that try again at once.
+    // grow to 0.1 s: a waiter would lose to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -611,7 +611,7 @@ private:
         }
         if (!ok(execute("COMMIT"))) {
             // SQLite rolls back a transaction that fails. After a system error, or in WAL mode a
-            // lack of memory, the disk may hold all of it. The next recovery then applies it.
+            // lack of memory, the disk may hold all its changes: the next recovery applies them.
             const int primary = sqlite_primary(last_);
             return failed(primary == SQLITE_IOERR || primary == SQLITE_NOMEM ||
                           primary == SQLITE_INTERNAL);

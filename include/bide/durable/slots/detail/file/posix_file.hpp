@@ -424,7 +424,7 @@ private:
 // ---- marks of presence
 //
 // A mark is a lock on one byte of a file, far behind its data (lock_byte()). Every process that can
-// open the file can see it, whatever its namespaces are. A mark has 53 bits:
+// open the file can see it, whatever its namespaces are. The number of a mark has 53 bits:
 //
 //   bits  0..23   which byte, from 1; drawn at random until it is free
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the

@@ -166,9 +166,9 @@ private:
         return open_ones() > (found->is_open ? 1U : 0U);
     }
 
-    // Handles a connection that cannot be opened. If another connection is open, returns true: the
-    // caller has to wait for one. Withholds the permits for further connections until
-    // allow_refused(), so that no later call tries to open one. Called under lock_.
+    // Handles a connection that cannot be opened. If another one is open, withholds the permits for
+    // further ones until allow_refused(), so that no later call tries to open one. Then returns
+    // true: the caller has to wait for an open one. Called under lock_.
     bool waits_for_another(borrowed& refused) noexcept {
         close_idle([](place& each) { return !each.of.is_usable(); });
         const std::size_t others = open_ones();
