@@ -24,11 +24,11 @@
 /// of a known boot stores in the record since when it has seen the entry unchanged. So even
 /// contenders that each live shorter than a lease acquire the lock.
 ///
-/// On every clock, an entry that is bound to a process expires when the process ends, but no grant
-/// before its minimum hold time has passed. A process of the same boot and pid namespace is looked
-/// up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the store
-/// keeps marks. A grant that is bound to a mark and to no process lasts while the mark is open,
-/// even after the end of its lease.
+/// On every clock, an entry that is bound to a process expires when the process ends. But a grant
+/// stays until its minimum hold time has passed. A process of the same boot and pid namespace is
+/// looked up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the
+/// store keeps marks. A grant that is bound to a mark and to no process lasts while the mark is
+/// open, even after the end of its lease.
 
 #include <bide/durable/process.hpp>
 

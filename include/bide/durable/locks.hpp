@@ -187,8 +187,8 @@ public:
     /// - errc::timeout: the permits were not free in time;
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
-    /// - the error of the store: at once if it lasts (may_pass()), otherwise if the store failed
-    ///   when the time was up, or for all of durable_options::retry_time;
+    /// - the error of the store: at once if may_pass() is false for it; otherwise if the store
+    ///   still failed when the time was up, or failed for all of durable_options::retry_time;
     /// - the error of the system if no thread for the store can be started;
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop

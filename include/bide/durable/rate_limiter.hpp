@@ -23,8 +23,8 @@ struct rate_options {
     /// - boottime: the clock of this machine since its boot. After a reboot, the system clock tells
     ///   how long the machine was down.
     /// - caller: the function `now`, or the system clock of each machine. Slots of etcd, which has
-    /// no   clock, need this. A machine whose clock is ahead by d takes up to rate * d tokens too
-    /// many,   at most a burst at a time.
+    ///   no clock, need this. A machine whose clock is ahead by d takes up to rate * d tokens too
+    ///   many, at most a burst at a time.
     std::optional<lock_clock> clock{};
     /// With lock_clock::caller, this function returns the time, from any epoch.
     std::function<std::chrono::milliseconds()> now{};

@@ -205,8 +205,8 @@ inline record fresh_record(const terms& t) {
 ///
 /// A new token is the larger of this one and the record's next token. So it is larger than every
 /// token of a lost value, unless the clock is behind the time of the last grant in that value. A
-/// millisecond has 1,024 tokens, of which `us` selects one: the microseconds of that millisecond,
-/// if the clock tells them. The token reaches 2^53 in the year 2248.
+/// millisecond has 1,024 tokens. The microseconds within it, `us`, select one of them; `us` is 0 if
+/// the clock does not tell them. The token reaches 2^53 in the year 2248.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -296,8 +296,8 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Enters the contender in the queue, or refreshes its place there. A contender that has a place
-// stays, and sees a lease expire itself. So it does not store observations alone.
+// Enters the contender in the queue, or refreshes its place there. A contender that stays in the
+// queue sees for itself when a lease expires. So it stores observations only with a refresh.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();

@@ -299,8 +299,8 @@ public:
           answered_ms_(begun_ms_), moved_ms_(begun_ms_) {
         ticket_.fence = 0; // of an earlier grant, which is not taken back
         terms_.at_least_ms = request_.at_least.count();
-        // If pass_on() grants the lock to this contender, the contender notices that long before
-        // the lease of the grant ends, even without a notification.
+        // If pass_on() grants the lock to this contender, the contender notices the grant even
+        // without a notification, long before its lease ends.
         terms_.listens = ticket_.process_bound && may_wait_ &&
                          options().lease.count() * 1000 / 4 >= longest_pause_us();
         about_.note = request_.note;

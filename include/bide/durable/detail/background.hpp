@@ -171,7 +171,7 @@ private:
     std::int64_t armed_ms_ = never; // when the thread wakes
 
     // arm() makes the thread wake at `at_ms`; its caller holds lock_. sleep() sleeps until
-    // armed_ms_, or until a descriptor is readable, and notifies the clients of these.
+    // armed_ms_, or until descriptors are readable, and notifies their clients.
 #if defined(__linux__)
     void arm(std::int64_t at_ms) noexcept {
         if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
@@ -534,7 +534,7 @@ private:
 using change_signal = basic_change_signal<native_platform>;
 
 // Wakes another process of the same machine and network namespace: sends an empty datagram to a
-// socket in Linux's abstract namespace. Its name is origin::mark of the waiting process.
+// socket in Linux's abstract namespace. The socket's name is origin::mark of the waiting process.
 struct wake_socket {
 #if defined(__linux__)
     // Returns the descriptor of a new socket with that name; -1 if it cannot be opened.

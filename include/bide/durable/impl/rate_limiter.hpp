@@ -74,7 +74,7 @@ struct rate_record {
 
     // Drains the debt until `now`. If `now` is earlier than the record's time by at most
     // tolerance_ms, nothing changes: this clock is only behind that of another limiter. If `now` is
-    // even earlier, the clock was set back.
+    // even earlier, the clock was set back: the debt drains from `now` on.
     void advance(const rate_time& now, std::int64_t tolerance_ms) {
         const bool is_other_boot =
             at.clock == lock_clock::boottime && (at.boot != now.boot || at.boot.empty());

@@ -160,7 +160,7 @@ inline std::string postgres_table_of(const std::string& text) {
     return is_good(schema) && is_good(table) ? '"' + schema + "\".\"" + table + '"' : "";
 }
 
-// Two tables would be two locks. So each statement compares the table's oid with the first one's.
+// Two tables would be two locks. So each statement compares the table's oid with first_oid().
 //
 // A pooler may run each transaction in another session. So a statement sets what it needs for its
 // own transaction, by functions that it calls:

@@ -9,7 +9,6 @@
 // A change locks the database, reads the row, stores the next version, and commits. The first
 // version is the time in nanoseconds since 1970. So the versions of a row that was deleted and made
 // again do not repeat, unless the clock was set back meanwhile.
-//
 
 #include <bide/durable/record.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
