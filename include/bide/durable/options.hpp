@@ -108,7 +108,7 @@ struct durable_options {
 
     /// If true, a record without holders and waiters adopts this lock's number of permits.
     /// Otherwise a lock with another number is refused (durable_errc::permits_mismatch), unless the
-    /// record was resized: then each lock adopts its number.
+    /// record was resized: then each lock adopts the record's number.
     bool adopt_permits = false;
 
     /// The clock of the record. The default is the clock that the slot's guarantees name.

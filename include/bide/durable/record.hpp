@@ -34,7 +34,7 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // A contender stores an observation in an entry whose times it cannot read: see durable/expiry.hpp.
 //   - A stored observation ends no lease early. If the entry has changed after the contender saw
 //     it, the compare-and-swap that stores the observation fails. A renewal or refresh of the entry
-//     removes the observation, or makes it void, because it names another count of them.
+//     removes the observation, or makes it void: see stored_observation::moves.
 //   - If an entry has eight observations, each of another boot, a further one replaces one that a
 //     hash of the time selects. So the oldest one, the first to show the expiry, is often kept.
 
@@ -352,8 +352,8 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// A further call refreshes the place in the queue. A contender that holds the permits already gets
 /// the same grant, and its lease begins again. A contender that listens (terms::listens) keeps the
 /// lease that pass_on() has begun. A contender that is not granted its permits stores observations,
-/// once: not where its boot has a valid one. A waiter also stores that it removed expired entries:
-/// processes that change the record notify it by what is stored (concerned_by_change()).
+/// in each entry without a valid one of its boot. A waiter also stores that it removed expired
+/// entries, because other processes notify it by what is stored (concerned_by_change()).
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -500,7 +500,7 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 } // namespace detail
 
 /// Grants free permits to the waiters in order, after a change that the caller stores together with
-/// these. Stops at the first waiter that asks for more than is free, that does not listen
+/// the grants. Stops at the first waiter that asks for more than is free, that does not listen
 /// (terms::listens), or that does not run on this machine. A waiter at the head that has expired
 /// loses its place. If the clock of the terms is not that of the record, changes nothing.
 template <class Judge>

@@ -296,8 +296,8 @@ public:
     // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins the job: work() is called at `at_ms`, and at each time that it has returned. The job
-    // owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called at `at_ms`, and then at each time that work() returns. The
+    // job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms) {
@@ -656,8 +656,8 @@ public:
     bool can_open(std::int64_t mark) const noexcept {
         return can_bind(mark) || (may_watch_ && events_ == nullptr && !is_told(mark));
     }
-    // If can_open(), opens the wake socket of that name; if it is open, the file events. Requires:
-    // drain() and a read of the record follow.
+    // If can_bind(), opens the wake socket of that name. Otherwise, if can_open(), opens the file
+    // events. Requires: drain() and a read of the record follow.
     void open(std::int64_t mark) {
         told_ = signal_->count();
         if (can_bind(mark)) {
@@ -787,8 +787,8 @@ private:
         return System::monitor().add(fd, signal_) ? std::move(made) : nullptr;
     }
 
-    // Opens a descriptor, so that the end of the process `it` is signalled, unless it is this
-    // process. If it has ended, signals. Returns false if that is not possible.
+    // Opens a descriptor, so that the end of another process is signalled. If that process has
+    // ended already, signals at once. Returns false if its end cannot be noticed.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;

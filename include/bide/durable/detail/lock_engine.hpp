@@ -146,7 +146,7 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
 
 // ---- renewals
 
-// Returns the queue for the renewals of a lock. One that hangs delays the later ones of its queue.
+// Returns the queue for the renewals of a lock. A renewal that hangs delays the later ones.
 // - Locks with the same `store` share a queue. They renew on slot::for_renewals(), so a call that
 //   hangs on a lock's own slot does not delay them.
 // - If `store` is empty, the lock gets a queue of its own, and renews on its own slot: it waits for

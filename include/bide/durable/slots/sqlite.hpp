@@ -42,8 +42,8 @@ const std::error_category& sqlite_category() noexcept;
 /// How the database file survives a crash.
 enum class sqlite_journal {
     /// An empty database gets WAL mode if SQLite has shared memory and WAL is safe: from 3.51.3 on,
-    /// in 3.50.x from 3.50.7 on, in 3.44.x from 3.44.6 on. A database in WAL mode stays in that
-    /// mode; if WAL is not safe, operations fail with operation_not_supported. Otherwise `persist`.
+    /// in 3.50.x from 3.50.7 on, in 3.44.x from 3.44.6 on. A database in WAL mode keeps it; if WAL
+    /// is not safe, operations fail with operation_not_supported. All others get `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.

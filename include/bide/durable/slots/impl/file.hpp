@@ -203,8 +203,8 @@ public:
         return presence_file::is_present(lock_path_, mark);
     }
 #if defined(__linux__)
-    // A writer stores the synced version in the lock file. The marks are locks on that file: when
-    // the system reports the close of one, it is just about to drop the lock.
+    // A writer stores the synced version in the lock file. The marks are locks on that file. The
+    // system reports the end of a mark just before it drops the lock.
     bool watch(int inotify) const override {
         return ::inotify_add_watch(inotify, lock_path_.c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
     }
