@@ -20,9 +20,9 @@
 ///
 /// On the other clocks, too, a lease that was seen unchanged for that long has expired. With
 /// `boottime`, only this rule applies to a contender that cannot read the times of the lease: the
-/// holder is of another boot (as a container may show), or a boot is not known. The first contender
-/// of a known boot stores in the record since when it has seen the entry unchanged. So even
-/// contenders that each live shorter than a lease acquire the lock.
+/// holder has another boot id (a container may have its own), or a boot is not known. The first
+/// contender of a known boot stores in the record since when it has seen the entry unchanged. So
+/// even contenders that each live shorter than a lease acquire the lock.
 ///
 /// On every clock, an entry that is bound to a process expires when the process ends. But a grant
 /// stays until its minimum hold time has passed. A process of the same boot and pid namespace is

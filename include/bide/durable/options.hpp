@@ -116,7 +116,7 @@ struct durable_options {
 
     /// The tolerance for clocks that run at different rates. If a contender has seen a lease
     /// unchanged for longer than lease * (1 + drift), the lease has expired for that contender, on
-    /// any clock except the function `now`.
+    /// any clock except durable_options::now.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals

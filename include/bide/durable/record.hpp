@@ -11,8 +11,8 @@
 /// was lost, the contender finds its entry in the record. Every grant gets a fencing token that is
 /// larger than all earlier ones, and a lane: a number below `permits` that no other holder has.
 ///
-/// A grant ends when its lease expires, a place in the queue if its waiter does not refresh it in
-/// time. The caller supplies the judge that decides this (durable/expiry.hpp):
+/// A grant ends when its lease expires. A place in the queue ends if it is not refreshed in time.
+/// The caller supplies the judge that decides this (durable/expiry.hpp):
 /// \code
 /// judge.expired(holder)           // the lease expired, or the holder is gone
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
@@ -473,8 +473,8 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // (pass_on()), and the processes that are notified of a change. If pass_on() grants nothing, the
 // first waiter acquires its permits by a change of its own.
 //
-// The first waiter depends on the processes of all holders, a later one on the process of the
-// waiter directly ahead of it. While these processes run, one of them makes the change that
+// The first waiter depends on the processes of all holders. A later waiter depends on the process
+// of the waiter directly ahead of it. While these processes run, one of them makes the change that
 // concerns the waiter, and notifies the waiter. If such a process ends without a change, the waiter
 // notices the end. A process without an entry, or one that cannot reach the waiter, may change the
 // record without a notification. So every waiter also reads the record from time to time.

@@ -296,8 +296,8 @@ public:
     // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins the job: work() is called at `at_ms`, and then at each time that work() returns. The
-    // job owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called at `at_ms`, and each call returns the time of the next one.
+    // The job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms) {
@@ -339,8 +339,8 @@ private:
         try_to([this] { lease_monitor::here().alarm(self_, durable::boottime_ms() + 10); });
     }
 
-    // Does the jobs of a queue. Coroutines that a job wakes resume on a service thread, because
-    // they must not occupy a store thread.
+    // Does the jobs of a queue. If a job wakes a coroutine, the coroutine resumes on a service
+    // thread, because it must not occupy a store thread.
     static void run(void* queue) noexcept {
         auto& of = *static_cast<job_queue*>(queue);
         for (;;) {

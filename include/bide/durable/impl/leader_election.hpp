@@ -104,7 +104,7 @@ inline task<leader_answer> wait_for_leader(election_ptr it, leader_wait what) {
 // ---- runs
 
 // A term of the candidate, from its election to the destruction of this object. In a child of
-// fork(), the destructor changes the child's candidate, which has no term.
+// fork(), the destructor has no effect: the child's candidate has no term.
 struct term_of_run {
     term_of_run(election& its, durable_guard won, const std::stop_source& ends)
         : of(its), held(std::move(won), ends) {

@@ -9,8 +9,8 @@
 // drain away. Tokens that are taken are available when the debt is at most burst * period_ns. So
 // they become available in the order in which they were taken.
 //
-// The record stores no time in the future. So if the clock is set back, or after a reboot, the debt
-// drains from the new time on, and no wait becomes longer.
+// The record does not store when tokens become available. So if the clock is set back, or after a
+// reboot, the debt drains from the new time on, and no wait becomes longer.
 
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/rate_limiter.hpp>

@@ -169,8 +169,8 @@ inline std::string postgres_table_of(const std::string& text) {
 //                        condition has evaluated the subquery that sets lock_timeout. The server
 //                        gives up before the client does, and reports that.
 //   synchronous_commit   The server reads it when the transaction commits, after the statement. It
-//                        is on if the row was changed, for every setting of the server, role or
-//                        database. It is off if there is nothing to keep.
+//                        is on if the row was changed, whatever the server, role or database sets.
+//                        It is off if there is nothing to keep.
 //   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
 //                        server reports that in a warning.
 //

@@ -107,8 +107,8 @@ public:
     }
 
     // Exclusive use of a connection, until the destructor. Without an error, the connection is
-    // open. If there are an error and a connection, it cannot be opened, and no other one is open.
-    // Without a connection, the error is timed_out: other callers had all until the deadline.
+    // open. With an error, it cannot be opened, and no other one is open. If `at` is nullptr, the
+    // error is timed_out: other callers had all connections until the deadline.
     struct borrowed {
         std::unique_ptr<place, returns> at{};
         std::error_code error{};
