@@ -85,10 +85,6 @@ public:
         return tried;
     }
 
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
-        return of_.watch();
-    }
-
     bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
         return of_.be_present();
     }

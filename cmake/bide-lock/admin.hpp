@@ -172,16 +172,12 @@ inline int list(const options& all, inbox& events) {
     return 0;
 }
 
-// Shows each change until a signal ends bide-lock. --observe: only the leader.
+// Reads the lock once a second, and shows each change until a signal ends bide-lock. --observe: only the
+// leader.
 inline int watch(const administration& by) {
     const options& o = by.o;
     const bool redraws = !o.json && !o.observes && ::isatty(STDOUT_FILENO) != 0;
-    auto slot = open_slot(o);
-    std::unique_ptr<bide::slot_watch> changes;
     for (std::string before;;) {
-        if (changes == nullptr)
-            if (auto made = slot->watch()) // otherwise the lock is read once a second
-                changes = std::move(*made);
         const auto seen = by.look();
         const bide::durable::holder* const leader =
             seen && !seen->live.holders.empty() ? &seen->live.holders.front() : nullptr;
@@ -211,12 +207,9 @@ inline int watch(const administration& by) {
             print((o.observes ? now : o.name + ": " + (seen ? summary_of(*seen) : now)) + "\n");
         }
         check_reader();
-        const auto e = by.events.next(steady::now() + std::chrono::seconds(1),
-                                      changes != nullptr ? changes->fd() : -1);
+        const auto e = by.events.next(steady::now() + std::chrono::seconds(1));
         if (e && e->signal != 0 && e->signal != SIGCHLD)
             die_of(e->signal);
-        if (e && e->is_file && changes->drain())
-            changes.reset();
     }
 }
 

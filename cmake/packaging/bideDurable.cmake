@@ -4,7 +4,7 @@
 #   bide::durable           a Unix           the locks; the slots memory and file
 #   bide::durable_sqlite    SQLite3          slots/sqlite.hpp
 #   bide::durable_postgres  libpq            slots/postgres.hpp
-#   bide::durable_redis     hiredis          slots/redis.hpp; with TLS where OpenSSL is found
+#   bide::durable_redis     hiredis, libcurl slots/redis.hpp
 #   bide::durable_etcd      libcurl          slots/etcd.hpp
 #
 # bide::durable is compiled once in each project that uses it, with the project's flags, and only if a
@@ -56,23 +56,22 @@ if(UNIX)
         target_include_directories(bide_durable_postgres SYSTEM PUBLIC ${bide_libpq_include})
     endif()
 
-    find_path(bide_hiredis_include hiredis/hiredis.h)
-    find_library(bide_hiredis_library hiredis)
-    mark_as_advanced(bide_hiredis_include bide_hiredis_library)
-    if(bide_hiredis_include AND bide_hiredis_library)
-        bide_durable_library(
-            durable_redis slots/impl/redis.hpp bide::durable ${bide_hiredis_library}
-        )
-        target_include_directories(bide_durable_redis SYSTEM PUBLIC ${bide_hiredis_include})
-        find_package(OpenSSL 1.1.1 QUIET)
-        if(TARGET OpenSSL::SSL)
-            target_link_libraries(bide_durable_redis PUBLIC OpenSSL::SSL OpenSSL::Crypto)
-            target_compile_definitions(bide_durable_redis PUBLIC BIDE_DURABLE_OPENSSL)
-        endif()
-    endif()
-
     find_package(CURL QUIET)
     if(TARGET CURL::libcurl)
         bide_durable_library(durable_etcd slots/impl/etcd.hpp bide::durable CURL::libcurl)
+    endif()
+
+    find_path(bide_hiredis_include hiredis/hiredis.h)
+    find_library(bide_hiredis_library hiredis)
+    mark_as_advanced(bide_hiredis_include bide_hiredis_library)
+    if(TARGET CURL::libcurl AND bide_hiredis_include AND bide_hiredis_library)
+        bide_durable_library(
+            durable_redis
+            slots/impl/redis.hpp
+            bide::durable
+            CURL::libcurl
+            ${bide_hiredis_library}
+        )
+        target_include_directories(bide_durable_redis SYSTEM PUBLIC ${bide_hiredis_include})
     endif()
 endif()

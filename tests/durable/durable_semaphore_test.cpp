@@ -155,8 +155,6 @@ TEST_CASE("durable_semaphore: the constructor throws if an option is out of rang
     REQUIRE(refuses(1, {.lease = 0ms}));
     REQUIRE(refuses(1, {.lease = 30s, .margin = 30s}));
     REQUIRE(refuses(1, {.lease = 1ms})); // less than the margin that is taken where none is given
-    REQUIRE(refuses(1, {.lease = 1s, .warn_before = 1s})); // not before the loss
-    REQUIRE(refuses(1, {.warn_before = -1ms}));
     REQUIRE(refuses(1, {.clock = lock_clock::server})); // that this slot does not have
     REQUIRE(refuses(1, {.holder_id = "\xff"}));
     REQUIRE(refuses(1, {.attempt_limit = -1ms}));

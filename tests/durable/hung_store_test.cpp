@@ -148,10 +148,11 @@ test::detached use_once(durable_semaphore& s, std::set<std::string>& resumed_on,
 
 // How many stores have a queue for renewals at this moment.
 std::size_t stores_with_renewals() {
-    auto& all = bide::detail::of_process<bide::detail::renewal_queues>();
-    const std::lock_guard held(all.lock);
+    using queues = bide::detail::shared_by_key<std::string, bide::detail::job_queue>;
+    auto& known = bide::detail::of_process<queues>();
+    const std::lock_guard held(known.lock);
     return static_cast<std::size_t>(
-        std::count_if(all.by_store.begin(), all.by_store.end(),
+        std::count_if(known.all.begin(), known.all.end(),
                       [](const auto& entry) { return !entry.second.expired(); }));
 }
 

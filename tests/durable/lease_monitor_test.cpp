@@ -71,10 +71,8 @@ TEST_CASE(
     REQUIRE(was_in_time);
 }
 
+#if defined(__linux__)
 TEST_CASE("lease_monitor: a readable file is notified once, and once more after each rearm()") {
-    if (!lease_monitor::sees_files) {
-        return;
-    }
     int ends[2];
     REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
     const auto one = counters(1);
@@ -92,3 +90,4 @@ TEST_CASE("lease_monitor: a readable file is notified once, and once more after 
     ::close(ends[0]);
     ::close(ends[1]);
 }
+#endif

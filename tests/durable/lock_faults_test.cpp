@@ -26,8 +26,7 @@ public:
         bool keeps_back = false; // what is to be stored, once, and then fails to load, once
         bool fails = false;
         std::atomic<int> takes_ms{0};
-        bool watches_break = false;
-        std::atomic<int> watches{0};
+        std::atomic<int> loads{0};
         slot_version kept_version = 0;
         std::string kept;
     };
@@ -36,6 +35,7 @@ public:
     result<slot_snapshot, std::error_code> load() override {
         // For longer than any test waits in between.
         test::eventually([&] { return !h_->hangs; }, 3 * test::patience);
+        ++h_->loads;
         if (std::exchange(h_->fails, false)) {
             return unexpected{std::make_error_code(std::errc::io_error)};
         }
@@ -51,27 +51,8 @@ public:
         }
         return of_.compare_exchange(v, value);
     }
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        ++h_->watches;
-        auto made = of_.watch();
-        if (h_->watches_break) {
-            return std::unique_ptr<slot_watch>(new broken_watch(std::move(*made)));
-        }
-        return made;
-    }
 
 private:
-    class broken_watch final : public slot_watch {
-    public:
-        explicit broken_watch(std::unique_ptr<slot_watch> of) : of_(std::move(of)) {}
-        int fd() const noexcept override { return of_->fd(); }
-        std::error_code drain() noexcept override {
-            return std::make_error_code(std::errc::connection_reset);
-        }
-
-    private:
-        const std::unique_ptr<slot_watch> of_;
-    };
     memory_slot of_;
     std::shared_ptr<habits> h_;
 };
@@ -166,7 +147,7 @@ TEST_CASE(
     const auto watched = third.acquire();
     const std::stop_token lost = watched->lost();
     habits->hangs = true;
-    REQUIRE(held->release().has_value()); // its watch lets the coroutine look
+    REQUIRE(held->release().has_value()); // its message lets the coroutine look
     const bool was_told = test::eventually([&] { return lost.stop_requested(); });
     habits->hangs = false;
     REQUIRE(test::eventually([&] { return done == 2; }));
@@ -270,13 +251,14 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
 TEST_CASE("lock_faults: a child of fork() without a free descriptor can use the lock for which its "
           "parent waits") {
     const auto h = std::make_shared<odd_slot::habits>();
-    durable_semaphore m(odd_slot(memory_slot(), h), 1, {.process_bound = false});
+    durable_semaphore m(odd_slot(memory_slot(), h), 1);
     durable_ticket t = m.ticket();
     auto held = m.acquire();
     REQUIRE(held);
+    const int before = h->loads;
     test::team waiter(1, [&](int) { static_cast<void>(m.acquire()); });
-    REQUIRE(test::eventually([&] { return h->watches == 1; }));
-    REQUIRE(m.inspect().value()->live.waiters.size() == 1); // after the read that opened the watch
+    REQUIRE(test::eventually([&] { return h->loads >= before + 2; }));
+    REQUIRE(m.inspect().value()->live.waiters.size() == 1); // after the read that opened the socket
     REQUIRE(test::in_child([&] {
                 const rlimit none{0, 0};
                 return ::setrlimit(RLIMIT_NOFILE, &none) == 0 && m.try_acquire(t) ? 0 : 1;
@@ -328,14 +310,4 @@ TEST_CASE("lock_faults: the longest poll interval does not overflow") {
     REQUIRE(test::comes_to_wait(s));
     REQUIRE(held->release().has_value());
     next.join();
-}
-
-TEST_CASE("lock_faults: a watch that fails each time is not reopened at each read") {
-    const auto habits = std::make_shared<odd_slot::habits>();
-    habits->watches_break = true;
-    durable_semaphore s(odd_slot(memory_slot(), habits), 1);
-    auto held = s.acquire();
-    REQUIRE(s.acquire(test::within(300ms)).error() == errc::timeout);
-    REQUIRE(habits->watches >= 1);
-    REQUIRE(habits->watches <= 3);
 }

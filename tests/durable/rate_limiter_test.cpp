@@ -366,7 +366,7 @@ TEST_CASE("durable_rate_limiter: waits for the time of its tokens") {
     REQUIRE(std::chrono::steady_clock::now() - began >= 39ms);
 }
 
-TEST_CASE("durable_rate_limiter: another rate is refused, or adopted") {
+TEST_CASE("durable_rate_limiter: another rate is refused") {
     const memory_slot slot;
     durable_rate_limiter one(slot, 10, 10h, 4, unhurried());
     REQUIRE(*one.try_acquire(3));
@@ -374,19 +374,6 @@ TEST_CASE("durable_rate_limiter: another rate is refused, or adopted") {
     REQUIRE(*same.available() == 1);
     durable_rate_limiter other(slot, 1, 1h, 8, unhurried());
     REQUIRE(other.try_acquire().error() == durable_errc::permits_mismatch);
-    rate_options o = unhurried();
-    o.adopt_rate = true;
-    durable_rate_limiter adopts(slot, 2, 1h, 8, o);
-    REQUIRE(*adopts.try_acquire());
-    REQUIRE_FALSE(*adopts.try_acquire());
-    REQUIRE(one.try_acquire().error() == durable_errc::permits_mismatch);
-
-    rate_record r;
-    r.rate = *token_rate::make(1, 1'000, 2);
-    r.debt = 5'000;
-    const std::int64_t wait = r.rate.wait_ns(r.debt);
-    r.adopt(*token_rate::make(3, 70'000, 1)); // reservations keep their times
-    REQUIRE(r.rate.wait_ns(r.debt) == wait);
 }
 
 TEST_CASE("durable_rate_limiter: records of other kinds are refused and kept") {

@@ -170,14 +170,47 @@ TEST_CASE("record: without a common clock, a release concerns the first waiter")
     REQUIRE_FALSE(is_told(before, 1));
 }
 
-TEST_CASE("record: a waiter that does not listen is told of nothing") {
+TEST_CASE(
+    "record: a waiter that removes an expired entry stores that, so that a release concerns it") {
+    const terms t = listening();
+    record r = queue(t, {1, 2, 3});
+    const auto see = [&](std::int64_t now) { return acquire(r, contender_of(3), t, now, at(now)); };
+    REQUIRE_FALSE(see(20).changed);
+    r.waiters[0].expires_at = 30;
+    const acquire_outcome seen = see(30);
+    REQUIRE(seen.changed);
+    REQUIRE(seen.position == 0);
+    const record before = r;
+    release_of(r, 1, 40);
+    REQUIRE(concerned_by_change(before, r) == marks{3});
+}
+
+TEST_CASE("record: without a common clock, too, a first waiter that has expired loses its place") {
+    terms t = listening();
+    record before = queue(t, {1, 2, 3});
+    t.clock = before.clock = lock_clock::observed;
+    record after = before;
+    release_of(after, 1, 20);
+    const struct {
+        bool expired(const waiter& w, bool) const { return w.nonce == "nonce2"; }
+    } judge;
+    pass_on(after, t, 20, judge, here);
+    REQUIRE(after.holders.empty());
+    REQUIRE(after.waiters.size() == 1);
+    REQUIRE(concerned_by_change(before, after) == marks{2, 3});
+}
+
+TEST_CASE("record: a waiter that does not listen is told, too, and reads for itself") {
     const terms t = listening();
     record before = queue(t, {1, 2, 3});
     before.waiters[0].lease_ms = 0;
     record after = before;
     release_of(after, 1, 20);
+    pass_on(after, t, 20, at(20), here);
+    REQUIRE(after.waiters.size() == 2);
+    REQUIRE(concerned_by_change(before, after) == marks{2});
     after.waiters.clear();
-    REQUIRE(concerned_by_change(before, after) == marks{3});
+    REQUIRE(concerned_by_change(before, after) == marks{2, 3});
 }
 
 TEST_CASE("record: a waiter is told if every process ahead of it can reach it") {

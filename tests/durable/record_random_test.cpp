@@ -282,7 +282,9 @@ private:
         }
         return is_over(h) || (is_mark_gone(h.mark) && !is_held(h));
     }
-    void drop_who_is_gone(model& m, const std::string& self) const {
+    // Returns true if there was such an entry.
+    bool drop_who_is_gone(model& m, const std::string& self) const {
+        const std::size_t before = m.holders.size() + m.waiters.size();
         std::erase_if(m.holders, [&](const model_holder& h) { return is_gone(h); });
         bool in_front = true;
         for (auto w = m.waiters.begin(); w != m.waiters.end();) {
@@ -294,6 +296,7 @@ private:
                 ++w;
             }
         }
+        return m.holders.size() + m.waiters.size() != before;
     }
     static std::int64_t free_in(const model& m) {
         std::int64_t taken = 0;
@@ -393,7 +396,7 @@ private:
     model_answer model_acquire(const step& s) {
         const std::string self = nonce_of(s.by);
         const std::int64_t now = time_of(s.by);
-        drop_who_is_gone(model_, self);
+        const bool has_removed = drop_who_is_gone(model_, self);
         if (with_.adopts && !model_.is_resized && model_.permits != permits_of(s.by)) {
             if (model_.holders.size() + model_.waiters.size() != 0) {
                 return model_refused(durable_errc::permits_mismatch, model_observe_others(self));
@@ -474,7 +477,8 @@ private:
             mine.observed.clear();
             model_observe_others(self);
         }
-        return {acquire_status::waiting, 0, 0, position, is_stale, {}};
+        const bool is_changed = is_stale || (has_removed && s.enqueue);
+        return {acquire_status::waiting, 0, 0, position, is_changed, {}};
     }
 
     bool model_renew(const step& s, const std::string& nonce, std::int64_t fence) {

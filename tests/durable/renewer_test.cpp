@@ -99,7 +99,7 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         const auto engine =
             std::make_shared<bide::detail::lock_engine>(shared_slot(memory), 1, with_lease(lease));
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
-        const auto got = engine->acquire(t, bide::detail::intent::queue);
+        const auto got = engine->acquire(t, bide::detail::intent::queue, engine->terms());
         t.fence = got->outcome.fence;
         auto made =
             std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane, got->good_until_ms);

@@ -125,7 +125,6 @@ TEST_CASE("slot: an operation that the slot does not offer is refused, and does 
     CHECK(test::fails(updated, std::errc::operation_not_supported));
     CHECK_FALSE(is_asked);
     CHECK(cell.there.version == 0);
-    CHECK(ref->watch().error() == std::errc::operation_not_supported);
     CHECK(ref->be_present().error() == std::errc::operation_not_supported);
     CHECK(ref->is_present(1) == presence::unknown);
     CHECK(test::fails(ref->replace_damaged("new"), std::errc::operation_not_supported));
@@ -164,32 +163,27 @@ namespace {
 enum class fault {
     none,
     absent_fails,
-    reads_apart,       // the value of one write, the version of another
-    guards_threads,    // but not processes
-    checks_apart,      // the version is compared before the lock is taken
-    version_half,      // 32 bits of the version are compared
-    same_value,        // a stale version is stored on if the value is what is there
-    stores_anyway,     // a conflict, and stored
-    answers_failed,    // instead of a conflict
-    wrong_current,     // a conflict that brings something else
-    text_only,         // bytes up to the first 0
-    cuts,              // what is too large is cut
-    other_error,       // too large, but not said so
-    starts_again,      // what was deleted starts with version 1 again
-    next_version,      // `stored` with another version than it has
-    keeps_old,         // objects do not see that it was deleted
-    forgets,           // what is stored goes with its object
-    dies_with_writer,  // and with the process that stored it
-    dies_by_moving,    //
-    not_after_fork,    // only the process that opened it may use it
-    hurts_the_parent,  // a child that destroys it takes the parent's
-    rings_early,       // the watch rings before the change
-    rings_for_others,  // but not for its own object's changes
-    rings_once,        // and never again
-    never_quiet,       // drained, and still readable
-    deaf_to_processes, // rings for its own process only
-    updates_apart,     // an update is not locked
-    updates_nothing,   // and stores it
+    reads_apart,      // the value of one write, the version of another
+    guards_threads,   // but not processes
+    checks_apart,     // the version is compared before the lock is taken
+    version_half,     // 32 bits of the version are compared
+    same_value,       // a stale version is stored on if the value is what is there
+    stores_anyway,    // a conflict, and stored
+    answers_failed,   // instead of a conflict
+    wrong_current,    // a conflict that brings something else
+    text_only,        // bytes up to the first 0
+    cuts,             // what is too large is cut
+    other_error,      // too large, but not said so
+    starts_again,     // what was deleted starts with version 1 again
+    next_version,     // `stored` with another version than it has
+    keeps_old,        // objects do not see that it was deleted
+    forgets,          // what is stored goes with its object
+    dies_with_writer, // and with the process that stored it
+    dies_by_moving,   //
+    not_after_fork,   // only the process that opened it may use it
+    hurts_the_parent, // a child that destroys it takes the parent's
+    updates_apart,    // an update is not locked
+    updates_nothing,  // and stores it
     updates_too_large,
     clock_goes_back,
     clock_in_seconds,
@@ -199,20 +193,11 @@ enum class fault {
     is_unsure
 };
 
-// Which thread of which process.
-struct actor {
-    pid_t process = ::getpid();
-    std::thread::id thread = std::this_thread::get_id();
-
-    friend bool operator==(const actor&, const actor&) = default;
-};
-
 // A value in memory that processes share. The slot offers every optional operation, with the fault
 // that it is told. A fault that needs a concurrent operation happens for certain: the slot waits
 // for one.
 struct page {
     static constexpr std::size_t limit = 8300;
-    static constexpr int watches = 16;
 
     std::atomic<pid_t> locked{0}; // by this process
     fault wrong = fault::none;
@@ -229,13 +214,6 @@ struct page {
     std::array<stored_value, 2> values{};
     std::atomic<std::size_t> current{0};
     stored_value& now() { return values[current]; }
-    std::array<bool, watches> watched{};
-    std::array<pid_t, watches> watcher{};
-    std::array<const void*, watches> watched_by{};
-    std::array<actor, watches> watch_maker{};
-    int rung = 0;                // so often before a change
-    int drained = -1;            // how many of these before a watch was last drained
-    int looked = -1;             // and before its maker's last look after that
     int opened = 0;              // slot objects, so far
     bool has_been_apart = false; // one has waited for another's change in the middle of its own
     std::int64_t asked_for_time = 0;
@@ -257,66 +235,11 @@ struct holding {
     page& of;
 };
 
-// Pipes that were made before any process, so that all have them.
-struct bells {
-    bells() {
-        for (auto& bell : ends) {
-            REQUIRE(::pipe(bell.data()) == 0);
-            for (const int end : bell) {
-                ::fcntl(end, F_SETFL, O_NONBLOCK);
-            }
-        }
-    }
-    bells(const bells&) = delete;
-    bells& operator=(const bells&) = delete;
-    ~bells() {
-        for (const auto& bell : ends) {
-            ::close(bell[0]);
-            ::close(bell[1]);
-        }
-    }
-    std::array<std::array<int, 2>, page::watches> ends{};
-};
-
-class page_watch final : public slot_watch {
-public:
-    page_watch(page& p, const bells& b, std::size_t at) : page_(p), bells_(b), at_(at) {}
-    ~page_watch() override {
-        static_cast<void>(empty());
-        const holding held(page_);
-        page_.watched[at_] = false;
-    }
-    int fd() const noexcept override { return bells_.ends[at_][0]; }
-    std::error_code drain() noexcept override {
-        return page_.wrong == fault::never_quiet ? std::error_code() : empty();
-    }
-
-private:
-    std::error_code empty() noexcept {
-        int rung = 0;
-        {
-            const holding held(page_);
-            rung = page_.rung;
-        }
-        char some[64];
-        while (::read(fd(), some, sizeof some) > 0) {
-        }
-        const int why = errno;
-        const holding held(page_);
-        page_.drained = rung;
-        return why == EAGAIN ? std::error_code() : std::error_code(why, std::system_category());
-    }
-
-    page& page_;
-    const bells& bells_;
-    const std::size_t at_;
-};
-
 class page_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
 
-    page_slot(page& p, const bells& b) : page_(&p), bells_(&b), generation_(p.generation) {
+    explicit page_slot(page& p) : page_(&p), generation_(p.generation) {
         if (is(fault::leaks_files)) {
             [[maybe_unused]] const int leaked = ::dup(STDERR_FILENO);
         }
@@ -324,8 +247,8 @@ public:
         ++page_->opened;
     }
     page_slot(page_slot&& other) noexcept
-        : page_(std::exchange(other.page_, nullptr)), bells_(other.bells_),
-          generation_(other.generation_), is_dead_(page_->wrong == fault::dies_by_moving) {}
+        : page_(std::exchange(other.page_, nullptr)), generation_(other.generation_),
+          is_dead_(page_->wrong == fault::dies_by_moving) {}
     page_slot& operator=(page_slot&& other) noexcept {
         page_ = std::exchange(other.page_, nullptr);
         generation_ = other.generation_;
@@ -352,7 +275,6 @@ public:
             const holding held(*page_);
             there = read();
             last = page_->last;
-            page_->looked = is_watched(true) ? page_->drained : page_->looked;
         }
         if (is(fault::absent_fails) && there.version == 0) {
             return unexpected{std::make_error_code(std::errc::no_such_file_or_directory)};
@@ -377,18 +299,6 @@ public:
                 return {cas_status::failed, 0, {}, durable_errc::too_large};
             }
             value = value.substr(0, page::limit);
-        }
-        if (is(fault::rings_early)) {
-            int rung = 0;
-            {
-                const holding held(*page_);
-                ring();
-                rung = ++page_->rung;
-            }
-            let_others_look(rung);
-        }
-        if (is(fault::deaf_to_processes)) {
-            let_others_look(0);
         }
         bool is_same = false;
         slot_version last = 0;
@@ -432,20 +342,6 @@ public:
         return put_if(true, std::string_view(*value).substr(0, page::limit));
     }
 
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        const holding held(*page_);
-        for (std::size_t i = 0; i < page::watches; ++i) {
-            if (!std::exchange(page_->watched[i], true)) {
-                page_->watcher[i] = ::getpid();
-                page_->watched_by[i] = this;
-                page_->watch_maker[i] = actor();
-                return std::unique_ptr<slot_watch>(
-                    std::make_unique<page_watch>(*page_, *bells_, i));
-            }
-        }
-        return unexpected{std::make_error_code(std::errc::too_many_files_open)};
-    }
-
 private:
     bool is(fault f) const noexcept { return page_->wrong == f; }
 
@@ -464,15 +360,6 @@ private:
         });
     }
 
-    // Until another one that watches has drained its watch after it has rung so often, and has
-    // looked then.
-    void let_others_look(int rung) {
-        test::eventually([&] {
-            const holding held(*page_);
-            return !is_watched(false) || page_->looked >= rung;
-        });
-    }
-
     std::error_code trouble() const {
         const bool is_lost =
             is_dead_ || page_->is_hurt || (is(fault::not_after_fork) && ::getpid() != opener_);
@@ -480,16 +367,6 @@ private:
     }
 
     // The other members are under the page's lock.
-
-    // By the caller, or by another.
-    bool is_watched(bool by_caller) const {
-        for (std::size_t i = 0; i < page::watches; ++i) {
-            if (page_->watched[i] && (page_->watch_maker[i] == actor()) == by_caller) {
-                return true;
-            }
-        }
-        return false;
-    }
 
     std::int64_t time() const {
         const std::int64_t n = ++page_->asked_for_time;
@@ -556,35 +433,15 @@ private:
         next.size = value.size();
         next.version = ++page_->last;
         page_->current = other;
-        if (!is(fault::rings_early)) {
-            ring();
-        }
-    }
-
-    void ring() {
-        for (std::size_t i = 0; i < page::watches; ++i) {
-            if (!page_->watched[i] ||
-                (is(fault::rings_for_others) && page_->watched_by[i] == this) ||
-                (is(fault::deaf_to_processes) && page_->watcher[i] != ::getpid())) {
-                continue;
-            }
-            const char one = 1;
-            static_cast<void>(!::write(bells_->ends[i][1], &one, 1));
-            if (is(fault::rings_once)) {
-                page_->watched[i] = false;
-            }
-        }
     }
 
     page* page_;
-    const bells* bells_;
     int generation_;
     bool is_dead_ = false;
     pid_t opener_ = ::getpid();
 };
 
-static_assert(test::locked_slot<page_slot> && test::watchable_slot<page_slot> &&
-              test::clocked_slot<page_slot>);
+static_assert(test::locked_slot<page_slot> && test::clocked_slot<page_slot>);
 
 struct page_store {
     using slot = page_slot;
@@ -593,7 +450,7 @@ struct page_store {
 
     explicit page_store(fault wrong) { at->wrong = wrong; }
 
-    slot open() { return slot(*at, rung); }
+    slot open() { return slot(*at); }
     void fresh() {
         const fault wrong = at->wrong;
         ::new (&*at) page();
@@ -609,7 +466,6 @@ struct page_store {
     }
 
     test::shared_with_children<page> at;
-    bells rung;
 };
 
 using page_suite = test::slot_suite<page_store>;
@@ -655,13 +511,6 @@ TEST_CASE("slot_suite: finds each planted fault of a slot") {
         {fault::dies_by_moving, &page_suite::moved, "failed (Input/output error), after it moved"},
         {fault::not_after_fork, &page_suite::forked, "! load() fails"},
         {fault::hurts_the_parent, &page_suite::forked, "! load() fails"},
-        {fault::rings_early, &page_suite::watched<>, "watched, a thread: ! a change was missed"},
-        {fault::rings_for_others, &page_suite::watched<>,
-         "a change does not make the watch readable"},
-        {fault::rings_once, &page_suite::watched<>, "a change does not make the watch readable"},
-        {fault::never_quiet, &page_suite::watched<>, "readable after a drain without a change"},
-        {fault::deaf_to_processes, &page_suite::watched<>,
-         "watched, a process: ! a change was missed"},
         {fault::updates_apart, &page_suite::locked<>, "locked, threads: "},
         {fault::updates_nothing, &page_suite::locked<>, "stored: leaving what is there"},
         {fault::updates_too_large, &page_suite::locked<>, "stored instead of too_large"},

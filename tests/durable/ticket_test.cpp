@@ -1,5 +1,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/options.hpp>
+#include <bide/durable/record.hpp>
 
 #include <support/test.hpp>
 
@@ -46,21 +47,14 @@ TEST_CASE("ticket: no two nonces are the same") {
     }
 }
 
-TEST_CASE("ticket: what a store says becomes one line of printable text") {
-    REQUIRE(bide::detail::printable_line("caf\xc3\xa9 \"7\"") == "caf\xc3\xa9 \"7\"");
-    REQUIRE(bide::detail::printable_line("a\nb\tc\x7f\x1b[2J\xc2\x9b"
-                                         "d\xff"
-                                         "e\xc3") == "a?b?c??[2J?d?e?");
-    REQUIRE(bide::detail::printable_line("").empty());
-}
-
-TEST_CASE("ticket: is_utf8() accepts exactly well-formed UTF-8") {
+TEST_CASE("ticket: is_text() accepts exactly well-formed UTF-8") {
+    using bide::durable::detail::is_text;
     for (const char* good :
          {"", "a", "\"\\\n\x01", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92", "\xed\x9f\xbf"}) {
-        REQUIRE(bide::detail::is_utf8(good));
+        REQUIRE(is_text(good, 0, 10));
     }
     for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80",
                             "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "a\xff", "\xe2\x82"}) {
-        REQUIRE_FALSE(bide::detail::is_utf8(bad));
+        REQUIRE_FALSE(is_text(bad, 0, 10));
     }
 }

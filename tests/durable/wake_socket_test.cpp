@@ -37,9 +37,6 @@ public:
         ++in_->stores;
         return of_.compare_exchange(version, value);
     }
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
-        return of_.watch();
-    }
     bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
         return of_.be_present();
     }
@@ -51,7 +48,7 @@ private:
     counts* in_;
 };
 
-// The same file as a server would be: without marks of presence and watches, with a clock.
+// The same file as a server would be: without marks of presence, with a clock.
 class remote_slot : public counting_slot {
 public:
     using counting_slot::counting_slot;
@@ -69,9 +66,6 @@ public:
             tried.current->server_ms = bide::durable::unix_ms();
         }
         return tried;
-    }
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
-        return slot::watch();
     }
     bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
         return slot::be_present();
@@ -117,8 +111,8 @@ void await_waiters(bide::durable_mutex& in, std::size_t count) {
 
 } // namespace
 
-// In the first round each process opens its socket. For a moment it also has a watch of the file, which
-// reports more than changes. So only the second round is counted.
+// In the first round each process opens its socket, and reads the record once more for that. So only the
+// second round is counted.
 TEST_CASE("wake_socket: each waiting process reads the record once for its own turn, and no more",
           "[promise.durable-directed-wake]") {
     constexpr int waiters = 5;
@@ -180,7 +174,9 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
                 ::raise(SIGKILL);
             }
             await_waiters(mine, 1);
-            return held->release() ? "released" : "failed";
+            const bool is_released = held->release().has_value();
+            await([&] { return all->inside == 1; }); // the end of this process would wake it, too
+            return is_released ? "released" : "failed";
         }
         await([&] { return all->turn == i; });
         bide::acquire_request request;
@@ -191,6 +187,7 @@ TEST_CASE("wake_socket: if a holder or a waiter is killed, the one that depends 
             }).detach();
         }
         const auto held = mine.acquire(request);
+        ++all->inside;
         return held ? "acquired" : held.error().message();
     });
     processes.go();
@@ -229,6 +226,40 @@ TEST_CASE("wake_socket: processes of different network namespaces wake each othe
         } else {
             CHECK(said == "acquired");
         }
+    }
+}
+
+TEST_CASE("wake_socket: a release wakes a process that waits for an inheritable grant",
+          "[promise.durable-directed-wake]") {
+    const test::temp_directory directory("wake-socket");
+    const std::string path = directory.path() + "/lock";
+    const test::shared_with_children<board> all;
+    test::children processes(3, [&](int i, const auto& gate) -> std::string {
+        gate();
+        bide::durable_mutex mine(bide::file_slot(path), never_polling());
+        bide::acquire_request request;
+        request.inheritable = true;
+        await([&] { return all->turn == i; });
+        for (int round = 0; round < 2; ++round) { // the second one has another mark
+            auto held = mine.acquire(request);
+            if (!held) {
+                return held.error().message();
+            }
+            if (i + round == 0) {
+                all->turn = 1;
+                await_waiters(mine, 1);
+                all->turn = 2;
+                await_waiters(mine, 2);
+            }
+            if (!held->release()) {
+                return "failed";
+            }
+        }
+        return "";
+    });
+    processes.go();
+    for (const std::string& said : processes.reports()) {
+        CHECK(said == "");
     }
 }
 

@@ -37,51 +37,39 @@ struct place {
     }
 };
 
-// The descriptors of a process, as poll(2) and a one-shot epoll(7) report them: the watch of the slot,
-// and the wake socket.
+// The wake socket of a process or its file events, as poll(2) and a one-shot epoll(7) report it.
 struct kernel {
-    struct file {
-        bool is_readable = false, is_armed = false;
-        std::shared_ptr<change_signal> told; // nullptr: not monitored
-    };
-    static constexpr int watch = 0, socket = 1;
-
     bide::basic_mutex<platform> lock;
-    file files[2];                            // under lock
-    bide::basic_semaphore<platform> epoll{0}; // wakes the monitor to check them
+    bool is_readable = false, is_armed = false; // under lock
+    std::shared_ptr<change_signal> told;        // under lock; nullptr: no process has the name
+    bide::basic_semaphore<platform> epoll{0};   // wakes the monitor to check the socket
 
-    void wake_if(const file& one) {
-        if (one.is_readable && one.is_armed) {
+    void make_readable() {
+        const std::lock_guard held(lock);
+        is_readable = told != nullptr;
+        if (is_readable && is_armed) {
             epoll.release();
         }
     }
-    void make_readable(int fd) {
+    void arm() {
         const std::lock_guard held(lock);
-        if (fd == socket && files[fd].told == nullptr) {
-            return; // no process has the name
+        is_armed = true;
+        if (is_readable) {
+            epoll.release();
         }
-        files[fd].is_readable = true;
-        wake_if(files[fd]);
-    }
-    void arm(int fd) {
-        const std::lock_guard held(lock);
-        files[fd].is_armed = true;
-        wake_if(files[fd]);
     }
     // What the lease monitor does when epoll_wait(2) returns.
     void tell() {
-        for (file& one : files) {
-            std::shared_ptr<change_signal> to;
-            {
-                const std::lock_guard held(lock);
-                if (!one.is_readable || !one.is_armed) {
-                    continue; // drained meanwhile
-                }
-                one.is_armed = false;
-                to = one.told;
+        std::shared_ptr<change_signal> to;
+        {
+            const std::lock_guard held(lock);
+            if (!is_readable || !is_armed) {
+                return; // drained meanwhile
             }
-            to->signal();
+            is_armed = false;
+            to = told;
         }
+        to->signal();
     }
     // The thread of the lease monitor.
     void monitor(const platform::atomic<bool>& over) {
@@ -111,44 +99,37 @@ struct model_system {
     struct descriptors {
         kernel* of = nullptr;
 
-        bool add(int fd, const std::shared_ptr<signal>& who) const {
-            of->files[fd].told = who;
-            of->arm(fd);
+        bool add(int, const std::shared_ptr<signal>& who) const {
+            of->told = who;
+            of->arm();
             return true;
         }
-        void rearm(int fd) const { of->arm(fd); }
-        void remove(int fd) const {
+        void rearm(int) const { of->arm(); }
+        void remove(int) const {
             const std::lock_guard held(of->lock);
-            of->files[fd].is_armed = false;
+            of->is_armed = false;
         }
     };
     static descriptors& monitor() {
         static descriptors one;
         return one;
     }
-    struct descriptor final : bide::slot_watch {
-        explicit descriptor(int number) : number_(number) {}
-
-        int fd() const noexcept override { return number_; }
-        std::error_code drain() noexcept override {
-            kernel& k = *monitor().of;
-            const std::lock_guard held(k.lock);
-            k.files[number_].is_readable = false;
-            return {};
-        }
-
-    private:
-        int number_;
+    struct wake_socket {
+        static int open(std::int64_t) { return 0; }
     };
-    static constexpr bool sees_files = true;
-    static std::unique_ptr<bide::slot_watch> wake_socket(std::int64_t mark) {
-        return mark == 0 ? nullptr : std::make_unique<descriptor>(kernel::socket);
-    }
-    static bool is_silent(int fd) {
+    static int file_events() { return 0; }
+    static bool drain(int) {
         kernel& k = *monitor().of;
         const std::lock_guard held(k.lock);
-        return !k.files[fd].is_readable;
+        k.is_readable = false;
+        return true;
     }
+    static bool is_silent(int) {
+        kernel& k = *monitor().of;
+        const std::lock_guard held(k.lock);
+        return !k.is_readable;
+    }
+    static void close(int) {}
 };
 
 struct watched_slot : bide::slot {
@@ -156,10 +137,7 @@ struct watched_slot : bide::slot {
         return bide::slot_snapshot{};
     }
     bide::cas_result compare_exchange(std::uint64_t, std::string_view) override { return {}; }
-    static constexpr bide::slot_guarantees guarantees{.keeps_acknowledged = true};
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
-        return std::unique_ptr<bide::slot_watch>(new model_system::descriptor(kernel::watch));
-    }
+    bool watch(int) const override { return true; }
 };
 
 constexpr std::int64_t our_mark = 5;
@@ -170,14 +148,12 @@ bide::durable::origin of_us() {
     from.network = 1;
     return from;
 }
-// A record whose holder is a process that tells a waiter of this process what concerns it, or one
-// that cannot.
-bide::durable::record held_by(bool tells) {
+// A record whose holder is a process that tells a waiter of this process what concerns it.
+bide::durable::record held_by_us() {
     bide::durable::record r;
     r.clock = bide::lock_clock::boottime;
     bide::durable::holder& h = r.holders.emplace_back();
     h.from = of_us();
-    h.from.network = tells ? 1 : 0;
     bide::durable::waiter& w = r.waiters.emplace_back();
     w.from = of_us();
     w.from.mark = our_mark;
@@ -185,39 +161,40 @@ bide::durable::record held_by(bool tells) {
     return r;
 }
 
-// A process that waits for the changes of other processes.
+// A process that waits for the changes of other processes, by its wake socket or its file events.
 struct process {
     kernel files;
     platform::atomic<int> record{0};
     bide::basic_mutex<platform> turn;
-    bide::slot_ref slot{watched_slot()};
     std::shared_ptr<change_signal> changes = std::make_shared<change_signal>();
     std::vector<std::shared_ptr<change_signal::event>> taken; // under turn; up to the end
-    bide::detail::basic_change_watch<model_system> watch{changes};
-    int told_from; // as of this record, the holder tells; earlier, only the watch does
+    bide::detail::basic_change_watch<model_system> watch{changes, true};
+    watched_slot slot;
+    const std::int64_t mark; // 0: it has no socket
 
-    explicit process(int told_from_record = 1000) : told_from(told_from_record) {
+    explicit process(std::int64_t its_mark = our_mark) : mark(its_mark) {
         model_system::monitor().of = &files;
-        watch.open(*slot, told_from < 1000 ? our_mark : 0);
+        watch.open(mark);
     }
     ~process() { watch.leave(); }
 
-    // A change by another process: first the record, then the descriptor.
-    void change(int to, int fd = kernel::watch) {
+    // A change by another process: first the record, then the socket.
+    void change(int to) {
         record.store(to, std::memory_order_release);
-        files.make_readable(fd);
+        files.make_readable();
     }
     // Returns true if the record is as wanted; otherwise there is an event to wait for.
     bool look(int wanted, std::shared_ptr<change_signal::event>& until) {
         until = changes->next();
         const std::lock_guard held(turn);
         taken.push_back(until);
-        watch.drain();
+        watch.drain(slot, mark);
         const int found = record.load(std::memory_order_acquire);
         if (found >= wanted) {
             return true;
         }
-        watch.follow(held_by(found >= told_from), of_us(), false, true);
+        watch.follow(held_by_us(), of_us());
+        MODEL_REQUIRE(watch.hears(mark));
         return false;
     }
     void await(int wanted) {
@@ -228,8 +205,8 @@ struct process {
 };
 
 // One waiter waits for the last of `changes`, while `others` waiters read once each.
-void look_after(int others, int changes) {
-    process p;
+void look_after(int others, int changes, std::int64_t mark = our_mark) {
+    process p(mark);
     const lease_monitor monitor(p.files);
     model::thread changing([&] {
         for (int i = 1; i <= changes; ++i) {
@@ -245,23 +222,10 @@ void look_after(int others, int changes) {
     p.await(changes);
 }
 
-// A waiter waits for a change that only the watch reports. Another one reads the record, and if it sees
-// the change, it finds that the watch is not needed any more.
-void stop_watching() {
-    process p(1);
-    const lease_monitor monitor(p.files);
-    model::thread changing([&] { p.change(1); });
-    model::thread looking([&] {
-        std::shared_ptr<change_signal::event> change;
-        p.look(1000, change);
-    });
-    p.await(1);
-}
-
 // The queue of a lock, and its waiters of one process. The record is the number of grants to those
 // that have entered it.
 struct queue {
-    process waiting{0};
+    process waiting;
     bide::basic_mutex<platform> store; // orders the changes, as the store does
     int entered = 0;                   // under store
     int granted = 0;                   // under store
@@ -274,13 +238,13 @@ struct queue {
         {
             const std::lock_guard turn(waiting.turn);
             waiting.taken.push_back(change);
-            waiting.watch.drain();
+            waiting.watch.drain(waiting.slot, waiting.mark);
             const std::lock_guard held(store);
             if (free != 0) {
                 --free;
                 return;
             }
-            waiting.watch.follow(held_by(true), of_us(), false, true);
+            waiting.watch.follow(held_by_us(), of_us());
             mine = ++entered;
         }
         for (change->wait(); !waiting.look(mine, change);) {
@@ -297,7 +261,7 @@ struct queue {
             }
             waiting.record.store(++granted, std::memory_order_release);
         }
-        waiting.files.make_readable(kernel::socket);
+        waiting.files.make_readable();
     }
 };
 
@@ -322,10 +286,10 @@ TEST_CASE(
     model::check("durable: one waits, another looks", random(10'000), [] { look_after(1, 1); });
     model::check("durable: the other looks twice", random(10'000), [] { look_after(2, 1); });
     model::check("durable: there are two changes", random(10'000), [] { look_after(1, 2); });
-}
-
-TEST_CASE("durable: a watch that is not needed any more is closed, and no change is lost") {
-    model::check("durable: one waits, another closes the watch", random(10'000), stop_watching);
+    model::check("durable: file events, one waits, another looks", random(10'000),
+                 [] { look_after(1, 1, 0); });
+    model::check("durable: file events, there are two changes", random(10'000),
+                 [] { look_after(1, 2, 0); });
 }
 
 TEST_CASE("durable: a waiter in the queue is told by the process that grants it its permits",

@@ -24,7 +24,6 @@
 #if BIDE_TESTS_CAN_FORK
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #endif
 
 namespace test {
@@ -34,7 +33,7 @@ public:
     using slot = typename Store::slot;
     static_assert(bide::any_slot<slot>);
 
-    // `wait`: the time limit for a watch's event; four times that for the members to end.
+    // Members have four times `wait` to end.
     explicit slot_suite(Store& store, std::chrono::milliseconds wait = std::chrono::seconds(10))
         : store_(store), wait_(wait) {}
 
@@ -57,9 +56,6 @@ public:
             clocked();
         }
 #if BIDE_TESTS_CAN_FORK
-        if constexpr (watchable_slot<slot>) {
-            watched();
-        }
         if constexpr (present_slot<slot>) {
             present();
         }
@@ -520,7 +516,6 @@ private:
 
     struct board {
         std::atomic<int> writing{0};
-        std::atomic<int> asked{0};
     };
 #if BIDE_TESTS_CAN_FORK
     using shared_board = shared_with_children<board>;
@@ -743,125 +738,6 @@ public:
     }
 
 #if BIDE_TESTS_CAN_FORK
-private:
-    // True if the descriptor becomes readable within the time.
-    static bool readable(int fd, std::chrono::milliseconds within) {
-        const auto end = clock::now() + within;
-        for (;;) {
-            const auto left =
-                std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now()).count();
-            pollfd file{fd, POLLIN, 0};
-            const int n = ::poll(&file, 1, static_cast<int>(std::max<long long>(left, 0)));
-            if (n > 0 || (n == 0 && left <= 0) || (n < 0 && errno != EINTR)) {
-                return n > 0 && (file.revents & POLLIN) != 0;
-            }
-        }
-    }
-
-    // A watch may be readable without a change, but not forever.
-    bool goes_quiet(bide::slot_watch& w) {
-        const auto end = clock::now() + wait_;
-        do {
-            if (!expect(!w.drain(), "drain() fails")) {
-                return false;
-            }
-            if (!readable(w.fd(), std::chrono::milliseconds(20))) {
-                return true;
-            }
-        } while (clock::now() < end);
-        return false;
-    }
-
-public:
-    template <class S = slot> void watched() {
-        begin("watched");
-        S watching = store_.open();
-        S other = store_.open();
-        version v = 0;
-        for (int i = 0; i < 3 && is_well();
-             ++i) { // a new watch each time, at first without a value
-            auto one = watching.watch();
-            auto two = watching.watch();
-            if (!expect(one && two && *one && *two, "watch() fails")) {
-                return;
-            }
-            for (S* const by : {&other, &watching}) {
-                v = store_to(*by, v, std::to_string(i), "watched");
-                for (bide::slot_watch* const w : {one->get(), two->get()}) {
-                    expect(readable(w->fd(), wait_), "a change does not make the watch readable");
-                    expect(goes_quiet(*w), "the watch is readable after a drain without a change");
-                }
-            }
-        }
-        for (const crew how : crews()) {
-            begin(how == crew::threads ? "watched, a thread" : "watched, a process");
-            follow(how);
-        }
-    }
-
-private:
-    // One member waits for each change of another. The change comes while it drains, loads and
-    // waits.
-    template <class S = slot> void follow(crew how) {
-        const int changes = times(40);
-        shared_board b;
-        expect_none(at_once(how, 2, [&](int i, S& s) {
-            if (i == 0) {
-                auto end = soon() + wait_; // the other member's time ends first
-                while (b->asked.load() < 1 + changes) {
-                    if (clock::now() > end) {
-                        return std::string("! a change was not asked for in time\n");
-                    }
-                    if (b->writing.load() == b->asked.load()) {
-                        std::this_thread::yield();
-                        continue;
-                    }
-                    if (const std::string said = add_ones(s, 1); !said.empty()) {
-                        return said;
-                    }
-                    ++b->writing;
-                    end = soon() + wait_;
-                }
-                return std::string();
-            }
-            const std::string said = watch_changes(s, *b, changes);
-            b->asked = 1 + changes;
-            return said;
-        }));
-    }
-
-    template <class S> std::string watch_changes(S& s, board& b, int changes) const {
-        auto made = s.watch();
-        if (!made) {
-            return "! watch() fails: " + made.error().message() + "\n";
-        }
-        bide::slot_watch& w = **made;
-        for (int i = 1; i <= changes; ++i) {
-            const auto end = soon();
-            b.asked = i;
-            for (int step = 0; step < i % 4; ++step) {
-                std::this_thread::yield();
-            }
-            for (;;) {
-                if (w.drain()) {
-                    return "! drain() fails\n";
-                }
-                const auto there = s.load();
-                if (!there) {
-                    return "! load() fails: " + there.error().message() + "\n";
-                }
-                if (number(*there) >= i) {
-                    break;
-                }
-                if (!readable(w.fd(), wait_) || clock::now() > end) {
-                    return "! a change was missed\n";
-                }
-            }
-        }
-        return "";
-    }
-
-public:
     // A slot object that was made and used before the fork.
     void forked() {
         const int each = times(20);
@@ -1025,9 +901,6 @@ public:
             slot s = store_.open();
             store_to(s, load(s).version, "x", "once more");
             static_cast<void>(s.compare_exchange(0, "y"));
-            if constexpr (watchable_slot<slot>) {
-                expect(s.watch().has_value(), "watch() fails");
-            }
             const slot moved_to [[maybe_unused]] = std::move(s);
         };
         use();

@@ -9,10 +9,6 @@
 #include <support/children.hpp>
 #include <support/test.hpp>
 
-#if BIDE_TESTS_CAN_FORK
-#include <poll.h>
-#endif
-
 namespace test {
 
 // The result of load().
@@ -42,13 +38,6 @@ template <class Slot> std::string value_of(Slot&& slot) {
     const auto there = slot.load();
     return there ? there->value : "error: " + there.error().message();
 }
-
-#if BIDE_TESTS_CAN_FORK
-inline bool is_readable(const bide::slot_watch& watch, int ms = 0) {
-    pollfd file{watch.fd(), POLLIN, 0};
-    return ::poll(&file, 1, ms) == 1 && (file.revents & POLLIN) != 0;
-}
-#endif
 
 // Whether a lock takes the error for a permanent one, and does not try again.
 inline bool lasts(std::error_code error) {

@@ -54,8 +54,6 @@
 ///                                        Otherwise empty. Such a function must contain no static
 ///                                        object: files that differ in the macro above would use
 ///                                        different objects.
-/// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot uses TLS. All
-///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
 ///                                        Files of one program may differ in it. If they do, the

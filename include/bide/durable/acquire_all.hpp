@@ -55,18 +55,16 @@ public:
     /// Requires: index < size().
     const durable_guard& operator[](std::size_t index) const noexcept;
 
-    /// Returns a token that is stopped when the first of the locks is lost. For its callbacks see
-    /// durable_guard::lost().
+    /// Returns a token that is stopped when the first lock is lost. See durable_guard::lost().
     std::stop_token lost() const noexcept;
     /// Returns true if every lock is held.
     bool is_held() const noexcept;
 
-    /// Releases all locks, in the reverse order of their acquisition. Afterwards this object holds
-    /// nothing.
+    /// Releases all locks as the destructor does. Afterwards this object holds nothing.
     /// Returns: the first error. After an error, the other locks are still released.
     /// Blocks: for each lock, as long as durable_guard::async_release() waits.
     result<void, std::error_code> release();
-    /// Releases all locks as release() does, for a coroutine. From this call on, it holds nothing.
+    /// Releases all locks as release() does, for a coroutine. From then on, this object is empty.
     task<result<void, std::error_code>> async_release();
 
 private:
@@ -79,11 +77,9 @@ private:
 /// Acquires all locks, in the order of their keys, each in the queue of its lock. The timeout of
 /// the request is for all locks together. While the call waits for one lock, it renews those that
 /// it has acquired. acquire_request::on_position is called for the lock for which the call waits.
-/// Returns: an object that holds all locks, or an error. After an error, no lock is held. The
-/// errors are:
+/// Returns: an object that holds all locks, or an error, after which no lock is held:
 /// - errc::timeout, errc::stopped, durable_errc::no_answer;
-/// - durable_errc::lock_lost: a lock was lost while the call waited for a later one. The call does
-///   not try again;
+/// - durable_errc::lock_lost: a lock was lost while the call waited for a later one;
 /// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, the
 ///   request has a ticket, or two locks have the same record. The last case is not detected if both
 ///   requests can be granted at once;

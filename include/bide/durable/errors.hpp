@@ -3,12 +3,11 @@
 #define BIDE_DURABLE_ERRORS_HPP
 
 /// \file
-/// The errors of durable locks.
-///
-/// A wait can also end with bide::errc::timeout (the lock is held), bide::errc::stopped, or an
-/// error of the store, for example an errno code.
+/// The errors of durable locks. A wait can also end with bide::errc::timeout (the lock is held),
+/// bide::errc::stopped, or an error of the store, for example an errno code.
 
 #include <bide/core/errc.hpp>
+#include <bide/sched/detail/quoted.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -53,6 +52,27 @@ template <class F> std::exception_ptr thrown_by(F&& f) noexcept {
 
 // Calls f. Returns false if it threw, for example std::bad_alloc.
 template <class F> bool try_to(F&& f) noexcept { return thrown_by(std::forward<F>(f)) == nullptr; }
+
+// Replaces each run of bytes that are not printable UTF-8 by a blank. Cuts the text to `most`.
+inline std::string one_line(std::string_view text, std::size_t most = 300) {
+    std::string line;
+    while (!text.empty()) {
+        const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+        const std::string_view one = text.substr(0, length);
+        const bool is_control = length == 1 ? one[0] <= ' ' || one[0] > '~' : one < "\xc2\xa0";
+        if (line.size() + length > most) {
+            break;
+        }
+        if (!is_control) {
+            line += one;
+        } else if (!line.empty() && line.back() != ' ') {
+            line += ' ';
+        }
+        text.remove_prefix(length);
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    return line;
+}
 
 class BIDE_SHARED durable_category_type final : public std::error_category {
 public:

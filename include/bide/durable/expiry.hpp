@@ -3,15 +3,14 @@
 #define BIDE_DURABLE_EXPIRY_HPP
 
 /// \file
-/// Decides when a lease expires, and on which clock. The rules of durable/record.hpp ask the judge
-/// that this file defines.
+/// The judge that the rules of durable/record.hpp ask: decides when a lease expires.
 ///
 /// \code
 /// clock     a lease expires when                                       fit for
 /// caller    its end is not after the caller's `now`                    replays, tests, one machine
 /// boottime  the same on CLOCK_BOOTTIME, for leases of the same boot    one machine
 /// server    the same on the store's clock                              several machines
-/// observed  it was seen unchanged for longer than its length + margin  any machines, any clocks
+/// observed  it was seen unchanged for longer than its length + drift   any machines, any clocks
 /// \endcode
 ///
 /// Times of one machine are not compared with the clock of another machine: if the clocks differed
@@ -19,18 +18,17 @@
 /// run at about the same rate (within `drift`). Its cost: a contender that sees a lease for the
 /// first time waits for the whole length of the lease.
 ///
-/// On the other clocks, too, a lease that was seen unchanged for longer than its length plus the
-/// margin has expired. With `boottime`, only this rule applies to a contender that cannot read the
-/// times of the lease: the holder is of another boot, or a boot is not known. (A container may show
-/// another boot id, or have a time namespace.) The contenders of one known boot share an
-/// observation: the first one stores in the record the time since which it has seen the entry
-/// unchanged. So even contenders that each live shorter than a lease acquire the lock.
+/// On the other clocks, too, a lease that was seen unchanged for that long has expired. With
+/// `boottime`, only this rule applies to a contender that cannot read the times of the lease: the
+/// holder has another boot id (a container may have its own), or a boot is not known. The first
+/// contender of a known boot stores in the record since when it has seen the entry unchanged. So
+/// even contenders that each live shorter than a lease acquire the lock.
 ///
-/// On every clock, an entry that is bound to a process expires when the process ends, a grant not
-/// before its minimum hold time has passed. A process of the same boot and pid namespace is looked
-/// up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the store
-/// keeps marks. A grant that is bound to a mark and to no process lasts while the mark is open,
-/// even after the end of its lease.
+/// On every clock, an entry that is bound to a process expires when the process ends. But a grant
+/// stays until its minimum hold time has passed. A process of the same boot and pid namespace is
+/// looked up by its pid. Any other one is looked up by its mark of presence (slot_presence), if the
+/// store keeps marks. A grant that is bound to a mark and to no process lasts while the mark is
+/// open, even after the end of its lease.
 
 #include <bide/durable/process.hpp>
 
@@ -90,7 +88,7 @@ private:
     std::unordered_map<std::string, seen_entry> seen_;
 };
 
-/// Answers questions about processes, without a system call for each question.
+/// Knows processes without a system call for each question.
 class process_knowledge {
 public:
     /// Returns true if the process certainly runs; false if that is not known.
@@ -103,21 +101,19 @@ protected:
     ~process_knowledge() = default;
 };
 
-/// Decides whether an entry has expired: by a clock, by observation, or because its process is
-/// known to have ended.
+/// Decides whether an entry has expired: by a clock, by observation, or by the end of its process.
 /// Requires: `here`, `processes` and the observations of bounded_by() outlive the judge.
 class expiry_judge {
 public:
-    /// Constructs a judge for a clock that shows `now`. With lock_clock::observed, `now` is not
-    /// used: see bounded_by(). The judge asks `processes`, if any, before it asks the system
-    /// whether a process runs.
+    /// Constructs a judge for a clock that shows `now` (with lock_clock::observed, not used: see
+    /// bounded_by()). The judge asks `processes`, if any, before it asks the system.
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here,
                  const process_knowledge* processes = nullptr) noexcept
         : clock_(clock), now_(now), here_(&here), processes_(processes) {}
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
-    /// Requires: boottime_ms() returned `boottime` before the load of what `seen` noted last.
+    /// Requires: `boottime` is boottime_ms() before the load of the record that `seen` noted last.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;

@@ -13,7 +13,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// matters, the resource must check and act in one step, as `UPDATE ... WHERE fence <= :mine` does.
 ///
 /// The gate is one lock-free word without addresses, so it may lie in memory that processes share.
-/// A word of zero bytes is a gate that has admitted no token.
+/// A word whose bytes are all zero is a gate that has admitted no token.
 /// Thread safety: any thread of any such process may call any function at any time.
 template <class Platform> class basic_fence_gate {
 public:

@@ -46,8 +46,7 @@ struct leader_term {
 /// A candidate in an election. Copies are the same candidate.
 ///
 /// A crash of the leader ends its term as it ends a grant of a durable_mutex. As with a mutex, let
-/// the resource refuse older tokens. In a child of fork(), the object is a new candidate, which
-/// does not lead.
+/// the resource refuse older tokens. In a child of fork(), the object is a new candidate.
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
 public:
@@ -85,7 +84,7 @@ public:
     // ---- observers, which need not run
 
     /// Returns the leader; nothing if there is none.
-    /// Blocks: for the store, on a store thread (locks.hpp).
+    /// Blocks: waits for the store, which is called on a store thread (see locks.hpp).
     result<std::optional<leader_info>, std::error_code> leader() const;
     /// Returns the leader as leader() does, for a coroutine.
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
@@ -93,8 +92,7 @@ public:
     /// Waits until the leader differs from the one that the caller knows, and returns the present
     /// leader. Reads the record at intervals of at most durable_options::poll_most. While a run of
     /// this candidate is under way, the call notices changes earlier.
-    /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
-    /// leader().
+    /// Returns: nothing without a leader; errc::timeout, errc::stopped; the errors of leader().
     /// Blocks: until the leader changes. A read of the store may outlast the timeout, as leader().
     result<std::optional<leader_info>, std::error_code> wait_for_change(leader_wait what) const;
     /// Waits as wait_for_change() does, for a coroutine.

@@ -12,16 +12,13 @@
 /// fork() can use its copy of a lock, even if threads of the parent used the lock during the fork.
 /// The permits of the parent stay with the parent. Each slot documents its use after a fork.
 ///
-/// Every error is a std::error_code: a durable_errc, an errc, an errno code, or one of the store.
-///
 /// Blocks: a call to the store tries again for at most durable_options::retry_time. If the call is
 /// made on the calling thread, its last operation may end later. If it is made on a store thread,
 /// the caller waits at most durable_options::attempt_limit longer.
 ///
 /// Thread safety: any thread may call any function of a lock at any time.
 ///
-/// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
-/// fencing tokens, and clocks that need not agree.
+/// The design follows "Durable Concurrency" of the Weft documentation.
 
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_types.hpp>
@@ -35,13 +32,12 @@ class lock_engine;
 
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
-/// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
-/// in spite of that, the stop token lost() is stopped. If a holder is suspended for longer than its
-/// lease, another contender may acquire the lock. So pass the fencing token to the resource, and
-/// let the resource refuse older tokens.
+/// The guard renews its lease in the background (durable_options::auto_renew). If a holder is
+/// suspended for longer than its lease, another contender may acquire the lock. So let the resource
+/// refuse tokens older than the latest.
 ///
-/// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
-/// This applies to every member function except the destructor and the assignment.
+/// Requires: for every member function except the destructor and the assignment, the guard was not
+/// moved from, released or detached.
 ///
 /// Thread safety: one thread at a time. Any thread may use the token of lost().
 class [[nodiscard]] durable_guard {
@@ -50,10 +46,8 @@ public:
     durable_guard(durable_guard&&) noexcept = default;
     /// Releases the grant of this guard as the destructor does, and takes over that of `other`.
     durable_guard& operator=(durable_guard&& other) noexcept {
-        if (this != &other) {
-            durable_guard dropped(std::move(*this));
-            grant_ = std::move(other.grant_);
-        }
+        durable_guard taken(std::move(other));
+        grant_.swap(taken.grant_);
         return *this;
     }
 
@@ -91,10 +85,9 @@ public:
     std::chrono::milliseconds remaining() const noexcept;
 
     /// Renews the lease: it begins again now.
-    /// Returns: durable_errc::lock_lost, or the error of the store. After an error of the store the
-    /// caller may try again while is_held().
-    /// Blocks: for the store; a guard of async_acquire() calls it on a store thread, any other
-    /// guard on the calling thread.
+    /// Returns: durable_errc::lock_lost, or the error of the store. After the latter, the caller
+    /// may try again while is_held().
+    /// Blocks: for the store, which a guard of async_acquire() calls on a store thread.
     result<void, std::error_code> renew();
 
     /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
@@ -112,23 +105,22 @@ public:
     /// the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release();
 
-    /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 for
-    /// any other grant. It is close-on-exec: a child inherits it if that flag is cleared between
-    /// fork() and exec.
+    /// Returns the descriptor of an inheritable grant (acquire_request::inheritable), otherwise -1.
+    /// It is close-on-exec: a child inherits it if that flag is cleared between fork() and exec.
     /// Requires: this process does not close the descriptor.
     int descriptor() const noexcept;
 
-    /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
-    /// guard holds nothing.
-    /// Returns: true if a child has the descriptor open; false if no process has it, and the
-    /// permits were released; errors as release().
+    /// Leaves an inheritable grant to children that have the descriptor. The guard holds nothing
+    /// then.
+    /// Returns: true if a child has the descriptor open, or may have it open; false if the permits
+    /// were released because no process has it open; errors as release().
     /// Blocks: as renew().
     result<bool, std::error_code> hand_over();
 
     /// Detaches the grant from the guard: the permits stay held, without renewal, for a caller that
-    /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. If
-    /// the ticket is bound to this process, its mark of presence (slot_presence) stays open. A lock
-    /// object of this process closes it when it has released the grant or found it lost.
+    /// has the ticket. An inheritable grant lasts as long as a child has its descriptor open. The
+    /// mark of presence (slot_presence) of a ticket that is bound to this process stays open until
+    /// a lock object of this process has released the grant or found it lost.
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();
 
@@ -147,7 +139,7 @@ private:
 /// The record keeps a note of the latest such change: its time, its author, what changed and why.
 /// After durable_errc::indeterminate, the change may have been made, or may still be made.
 ///
-/// Blocks: every call, for the store, on a store thread.
+/// Blocks: every call waits for the store, which is called on a store thread.
 class durable_admin {
 public:
     /// Takes away the grant that has the token `fence`. The holder learns of it when its next
@@ -158,17 +150,14 @@ public:
     /// Changes the number of permits. Lock objects and waiters that were made with another number
     /// adopt the new one, whatever durable_options::adopt_permits says. A contender that asks for
     /// more permits gets durable_errc::permits_mismatch. Holders keep their permits and can renew
-    /// them. If they have more permits than the new number, no permit is granted until enough are
-    /// released.
+    /// them. If they have more than the new number, none is granted until enough are released.
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);
 
     /// Replaces a record that cannot be read, or that is missing, by one without holders and
-    /// waiters. The tokens begin with `min_fence` or with the token from the clock
-    /// (durable::floor_of()), whichever is larger. The token from the clock is larger than all
-    /// granted ones, unless the clock was set back. If the store itself is damaged and the slot
-    /// does not offer replace_damaged(), the error is durable_errc::corrupt_record until the
-    /// damaged data are removed.
+    /// waiters. The tokens begin with the larger of `min_fence` and durable::floor_of(). If the
+    /// store itself is damaged and the slot does not offer replace_damaged(), the error is
+    /// durable_errc::corrupt_record until the damaged data are removed.
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
 
@@ -194,27 +183,24 @@ public:
     std::int64_t permits() const noexcept;
 
     /// Acquires `request.weight` permits, in the order of arrival.
-    /// Returns: the guard, or an error. After an error, the contender leaves the queue. The errors
-    /// are:
+    /// Returns: the guard, or an error, after which the contender leaves the queue:
     /// - errc::timeout: the permits were not free in time;
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
-    /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
+    /// - the error of the store: at once if may_pass() is false for it; otherwise if the store
+    ///   still failed when the time was up, or failed for all of durable_options::retry_time;
     /// - the error of the system if no thread for the store can be started;
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. Without a timeout and a stop
     /// token, the calling thread calls the store. Otherwise a store thread does, and acquire()
-    /// returns at most durable_options::attempt_limit after the timeout or the stop. See there for
-    /// the first call to a store of this machine. A store call that has not ended by then removes
-    /// the contender from the queue when it ends.
+    /// returns at most durable_options::attempt_limit after the timeout or the stop.
     /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
     /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
     /// Cancellation: free permits are granted even after a stop, or if the timeout is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
 
-    /// Acquires as acquire() does, for a coroutine. No thread waits between two tries. Every call
-    /// to the store runs on a store thread, never on a thread that resumes the coroutine. This also
-    /// applies to the calls of the guard.
+    /// Acquires as acquire() does, for a coroutine. Every call to the store, also of the guard,
+    /// runs on a store thread, never on a thread that resumes the coroutine.
     /// Requires: the caller includes bide/task/task.hpp.
     /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
     /// resumes at most durable_options::attempt_limit later.
@@ -233,17 +219,17 @@ public:
 
     // ---- single steps, without waiting
     //
-    // These functions are for work that is suspended and later resumed, in this process or in
-    // another one. Each calls the store on the calling thread.
+    // For work that is suspended and later resumed, in this process or in another one. Each
+    // function calls the store on the calling thread.
 
     /// Makes a ticket, the identity of a new contender. It is not bound to this process. If
     /// `holder_id` is empty, the ticket has the name durable_options::holder_id.
     durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const;
 
     /// If the free permits suffice for this contender and for all waiters ahead, acquires the
-    /// permits of the ticket. If they do not suffice, enters the queue. The place in the queue is
-    /// lost unless the caller calls this function again within durable_options::waiter_ttl. Once
-    /// the permits are acquired, further calls return the same grant, and its lease begins again.
+    /// permits of the ticket. Otherwise enters the queue; the place is lost unless the caller calls
+    /// again within durable_options::waiter_ttl. Once the permits are acquired, further calls
+    /// return the same grant, and its lease begins again.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
 
     /// Renews the lease of the ticket's grant: the lease begins again now.
@@ -259,9 +245,8 @@ public:
 
     /// Lists the holders and the waiters.
     /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
-    /// time; durable_errc::clock_mismatch if the record has another clock than this object, which
-    /// then cannot tell which leases have expired.
-    /// Blocks: for the store, on a store thread.
+    /// time; durable_errc::clock_mismatch if the record has another clock than this object.
+    /// Blocks: waits for the store, which is called on a store thread.
     result<std::optional<durable::inspection>, std::error_code> inspect() const;
 
     /// Returns the place where the lock is kept, and the store's text about the last call that
@@ -275,8 +260,8 @@ private:
     std::shared_ptr<detail::lock_engine> engine_;
 };
 
-/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit. A
-/// holder that acquires it again waits, unless it uses the same ticket.
+/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit. If
+/// a holder acquires it again, that call waits, unless it uses the same ticket.
 class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
@@ -285,8 +270,7 @@ public:
 };
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer. A
-/// reader takes one permit of a durable_semaphore, a writer takes all. Contenders are served in the
-/// order of arrival, so a reader that arrives after a writer waits behind it.
+/// reader takes one permit of a durable_semaphore, a writer takes all.
 class durable_shared_mutex : durable_semaphore {
 public:
     using durable_semaphore::admin;
@@ -299,8 +283,7 @@ public:
     /// The default of `max_readers`.
     static constexpr std::int64_t default_readers = 1024;
 
-    /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
-    /// same number.
+    /// Constructs a shared mutex for at most `max_readers` readers, the same for all contenders.
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
                                   std::int64_t max_readers = default_readers)

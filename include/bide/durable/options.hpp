@@ -43,14 +43,8 @@ struct durable_ticket {
 namespace detail {
 
 // Returns 128 random bits of the system, in hexadecimal.
-// Throws: what std::random_device throws.
+// Throws: std::system_error.
 std::string fresh_nonce();
-
-// Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
-bool is_utf8(std::string_view text) noexcept;
-
-// Returns the text as one line of printable UTF-8: every other byte is a question mark.
-std::string printable_line(std::string_view text);
 
 } // namespace detail
 
@@ -62,9 +56,8 @@ enum class durable_loss {
     forked   ///< this process is a child of the process that holds the grant
 };
 
-/// Receives what happens to the contenders of one lock object. Here, the functions do nothing.
-/// Threads that use the lock and threads of bide call them. A function that blocks delays the
-/// leases of other locks.
+/// Receives what happens to the contenders of one lock object, from threads that use the lock and
+/// from threads of bide. A function that blocks delays the leases of other locks.
 /// Requires: the overrides are safe for concurrent calls.
 class durable_observer {
 public:
@@ -84,7 +77,7 @@ public:
     /// the lease less the margin.
     virtual void renewed_late(const durable_ticket&,
                               std::chrono::milliseconds /* left */) noexcept {}
-    /// No renewal was confirmed in time (durable_options::warn_before). The lock is lost after
+    /// Two thirds of the time until the loss have passed without a renewal. The lock is lost after
     /// `left`, unless a renewal is confirmed before.
     virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
     /// The lock was lost.
@@ -110,29 +103,24 @@ struct durable_options {
     /// than the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long before the loss of the lock durable_observer::at_risk() is called. It has to be
-    /// less than the lease minus the margin. Zero means a third of that difference.
-    std::chrono::milliseconds warn_before{0};
-
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
 
-    /// If true, a record without holders and waiters adopts this lock's number of permits. In every
-    /// other case, a lock with another number is refused: durable_errc::permits_mismatch. After
-    /// durable_admin::resize(), every lock adopts the number of the record instead.
+    /// If true, a record without holders and waiters adopts this lock's number of permits.
+    /// Otherwise a lock with another number is refused (durable_errc::permits_mismatch), unless the
+    /// record was resized: then each lock adopts the record's number.
     bool adopt_permits = false;
 
     /// The clock of the record. The default is the clock that the slot's guarantees name.
     std::optional<lock_clock> clock{};
 
-    /// The tolerance for clocks that run at different rates, as a fraction of the lease. If a
-    /// contender has seen a lease unchanged for longer than lease * (1 + drift), the lease has
-    /// expired for that contender, on any clock. If lock_clock::caller uses the function `now`,
-    /// this option has no effect.
+    /// The tolerance for clocks that run at different rates. If a contender has seen a lease
+    /// unchanged for longer than lease * (1 + drift), the lease has expired for that contender, on
+    /// any clock except durable_options::now.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed. Renewals
-    /// run on threads of bide, one after the other for all locks on one store.
+    /// run on threads of bide, one after the other for all locks on one server.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
@@ -150,15 +138,14 @@ struct durable_options {
     std::chrono::milliseconds retry_time{10'000};
 
     /// How long a call still waits for the store after its timeout, a stop or a cancellation. A
-    /// store call that has not ended by then continues on a store thread, which releases what the
-    /// call acquires. A store that answers more slowly, over a WAN for example, needs a larger
-    /// value. On a store of this machine (memory, file, SQLite), the first call of an acquisition
-    /// may last retry_time longer: a slow disk does not prevent the acquisition of a free lock.
+    /// store call that has not ended by then continues on a store thread, which releases what it
+    /// acquires. A slower store, as over a WAN, needs a larger value. On a store of this machine
+    /// (memory, file, SQLite), the first call of an acquisition may last retry_time longer.
     std::chrono::milliseconds attempt_limit{80};
 
     /// The interval at which a waiting acquire() reads the record. It is `poll_least` while the
-    /// queue moves. It grows, up to `poll_most`, while the queue stands still, and with the number
-    /// of contenders ahead. A slot that can be watched wakes the waiter earlier.
+    /// queue moves, and grows while it stands still, and with the number of contenders ahead. A
+    /// process of this machine that frees permits wakes the waiter earlier.
     std::chrono::milliseconds poll_least{1};
     /// The longest interval.
     std::chrono::milliseconds poll_most{1'000};
@@ -182,11 +169,10 @@ struct acquire_request {
 
     /// If true, the grant lasts as long as any process has durable_guard::descriptor() open, which
     /// is a mark of presence (slot_presence). Children may inherit the descriptor. The destructor
-    /// of the guard leaves the grant to them; release() ends it even if they have the descriptor
-    /// open. While the slot can see the mark, the grant does not expire. The guard still renews its
-    /// lease, for times when the slot cannot see the mark. If the slot keeps no marks, or if the
-    /// request has a ticket, the error is errc::operation_not_supported. File and SQLite slots on
-    /// Linux keep marks.
+    /// of the guard leaves the grant to them; release() ends it. While the slot can see the mark,
+    /// the grant does not expire; otherwise its lease counts, which the guard renews. If the slot
+    /// keeps no marks (file and SQLite slots on Linux do), or if the request has a ticket, the
+    /// error is errc::operation_not_supported.
     bool inheritable = false;
 
     /// How long to wait. If it is zero or negative, acquire() does as try_acquire(): it reads the
@@ -195,15 +181,13 @@ struct acquire_request {
     /// Ends the wait when a stop is requested.
     std::stop_token stop{};
 
-    /// The identity of the contender, if another process may take over its grant. By default, a new
-    /// ticket.
+    /// The identity, if another process may take over the grant. By default, a new ticket.
     std::optional<durable_ticket> ticket{};
 
     /// The minimum hold time: for so long after the grant, no other contender gets the permits,
-    /// even if the guard releases earlier or its process ends. If the ticket holds its permits
-    /// already, the minimum hold time of that grant stays. Several machines may start a job at
-    /// about the same time: even a short job runs only once, if this time is longer than the
-    /// difference between the machines' clocks.
+    /// even if the guard releases earlier or its process ends. So a job that several machines start
+    /// runs only once, if this time is longer than the difference between their clocks. If the
+    /// ticket holds its permits already, the minimum hold time of that grant stays.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.

@@ -11,13 +11,13 @@
 
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/durable/record.hpp>
+#include <bide/sync/mutex.hpp>
 
 #include <chrono>
+#include <map>
 
-#if !defined(_WIN32)
 #include <time.h>
 #include <unistd.h>
-#endif
 #if defined(__linux__)
 #include <cerrno>
 #include <csignal>
@@ -127,13 +127,9 @@ inline std::string this_boot() {
 
 /// Returns the name of this machine.
 inline std::string this_host() {
-#if !defined(_WIN32)
     char name[256] = {};
-    if (::gethostname(name, sizeof name - 1) == 0 && name[0] != 0) {
-        return name;
-    }
-#endif
-    return "localhost";
+    const bool is_known = ::gethostname(name, sizeof name - 1) == 0 && name[0] != 0;
+    return is_known ? name : "localhost";
 }
 
 /// Returns where this process runs. If `bound` is true, the origin is bound to this process. If the
@@ -207,6 +203,34 @@ inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] con
 } // namespace durable
 
 namespace detail {
+
+// Returns the one T of this process. It is never destroyed.
+// Throws: std::system_error if there is no memory; what the constructor throws.
+template <class T> T& of_process() {
+    T* const one = process_wide<T, native_platform>::get(+[] { return new T; });
+    if (one == nullptr) {
+        throw_error(std::make_error_code(std::errc::not_enough_memory));
+    }
+    return *one;
+}
+
+// The objects of this process that the users of one key share, while there are any.
+template <class Key, class T> struct BIDE_SHARED shared_by_key {
+    template <class Make> static std::shared_ptr<T> find(const Key& key, Make make) {
+        auto& here = of_process<shared_by_key>();
+        const std::lock_guard held(here.lock);
+        std::erase_if(here.all, [](const auto& each) { return each.second.expired(); });
+        std::weak_ptr<T>& known = here.all[key];
+        std::shared_ptr<T> found = known.lock();
+        if (found == nullptr) {
+            known = found = make();
+        }
+        return found;
+    }
+
+    mutex lock;
+    std::map<Key, std::weak_ptr<T>> all; // under the lock
+};
 
 // Identifies a process by an address, which differs in a child of fork(), without a system call.
 struct BIDE_SHARED process_token {

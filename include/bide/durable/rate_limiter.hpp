@@ -17,25 +17,17 @@ class rate_store;
 
 /// The options of a durable_rate_limiter. All limiters of a record need the same clock.
 struct rate_options {
-    /// If true, the record adopts the rate and the burst of this limiter; reserved tokens keep
-    /// their times. If false, another rate is refused: durable_errc::permits_mismatch.
-    bool adopt_rate = false;
-
     /// The clock of the record; by default the clock that the slot's guarantees name.
     ///
     /// - server: the clock of the store.
     /// - boottime: the clock of this machine since its boot. After a reboot, the system clock tells
     ///   how long the machine was down.
-    /// - caller: the function `now`, or the system clock of each machine. etcd has no clock, so its
-    ///   slots need this choice. A machine whose clock is ahead by d takes up to rate * d tokens
-    ///   too many, at most a burst at a time.
+    /// - caller: the function `now`, or the system clock of each machine. Slots of etcd, which has
+    ///   no clock, need this. A machine whose clock is ahead by d takes up to rate * d tokens too
+    ///   many, at most a burst at a time.
     std::optional<lock_clock> clock{};
     /// With lock_clock::caller, this function returns the time, from any epoch.
     std::function<std::chrono::milliseconds()> now{};
-
-    /// How far the clock may be behind the time in the record. A clock that is further behind was
-    /// set back: the bucket then fills from the clock's present time.
-    std::chrono::milliseconds clock_tolerance{1'000};
 
     /// How far ahead tokens are reserved. A request for a later time gets durable_errc::queue_full.
     std::chrono::milliseconds longest_wait{3'600'000};
@@ -70,14 +62,16 @@ struct rate_wait {
 /// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
 /// lost. A process that dies while it waits loses its tokens.
 ///
-/// If a clock is set back, or after a reboot, no acquisition waits longer than clock_tolerance plus
-/// the wait for the tokens that are reserved already (at most longest_wait). A clock that is set
-/// forward fills the bucket early: the reserved tokens, and at most one burst more, are granted
-/// twice. After a slot has lost a value, the bucket is empty.
+/// A clock that is more than a second behind the time in the record was set back: the bucket then
+/// fills from the clock's present time. So after that, or after a reboot, no acquisition waits
+/// longer than a second plus the wait for the tokens that are reserved already (at most
+/// longest_wait). A clock that is set forward fills the bucket early: the reserved tokens, and at
+/// most one burst more, are granted twice. After a slot has lost a value, the bucket is empty.
 ///
 /// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
-/// refuses the record of a limiter: durable_errc::corrupt_record. To refill the bucket, delete the
-/// record.
+/// refuses the record of a limiter: durable_errc::corrupt_record. A limiter with another rate or
+/// burst than the record's is refused: durable_errc::permits_mismatch. To change the rate, or to
+/// refill the bucket, delete the record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If it is unknown whether the store has stored an acquisition, the tokens

@@ -5,24 +5,18 @@
 /// \file
 /// The rules of durable locks: a lock is one record, and these rules say how it may change.
 ///
-/// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
-/// knows, changes the record, and returns the outcome. The caller stores it by a compare-and-swap.
+/// Nothing here reads a clock, a store or a process. The caller stores the changed record.
 ///
-/// A contender is identified by the nonce of its ticket, not by its name. If a request was carried
-/// out and its reply was lost, the contender finds its entry in the record. Every grant gets a
-/// fencing token that is larger than all earlier tokens, which a resource can check. It also gets a
-/// lane: a number below `permits` that no other holder has.
+/// A contender is identified by the nonce of its ticket. If a request was carried out and its reply
+/// was lost, the contender finds its entry in the record. Every grant gets a fencing token that is
+/// larger than all earlier ones, and a lane: a number below `permits` that no other holder has.
 ///
-/// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
-/// waiter does not refresh it in time. The caller supplies the judge that decides this, see
-/// durable/expiry.hpp:
+/// A grant ends when its lease expires. A place in the queue ends if it is not refreshed in time.
+/// The caller supplies the judge that decides this (durable/expiry.hpp):
 /// \code
 /// judge.expired(holder)           // the lease expired, or the holder is gone
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
-///
-/// A grant may have a minimum hold time. If the grant is released before that time has passed, its
-/// entry stays as a resting entry. If the holder's process ends before, the grant stays, too.
 ///
 /// A contender is granted its permits if the free permits suffice for all waiters before it and for
 /// itself. So the order of arrival is kept, and a contender that asks for all permits, for example
@@ -37,19 +31,25 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 // ---- entries of a record
 //
-// A contender cannot read the times of an entry that another boot, or an unknown one, has written.
-// If the contender's own boot is known, it stores an observation in the entry: the time since which
-// it has seen the entry unchanged. A later contender of the same boot continues from that time. So
-// even contenders that each live shorter than a lease see the lease expire.
+// A contender stores an observation in an entry whose times it cannot read: see durable/expiry.hpp.
 //   - A stored observation ends no lease early. If the entry has changed after the contender saw
-//     it, the compare-and-swap that stores the observation fails. Only contenders of the same boot
-//     read the time. A renewal or refresh of the entry removes the observation. If an older program
-//     leaves it there, it is void, because it names another count of renewals or refreshes.
-//   - An entry has at most eight observations, each of another boot. If there are more boots, each
-//     attempt replaces one observation, which a hash of the time selects. So the oldest one, which
-//     is the first to show that the lease has expired, is often kept.
+//     it, the compare-and-swap that stores the observation fails. A renewal or refresh of the entry
+//     removes the observation, or makes it void: see stored_observation::moves.
+//   - If an entry has eight observations, each of another boot, a further one replaces one that a
+//     hash of the time selects. So the oldest one, the first to show the expiry, is often kept.
 
 namespace detail {
+
+// Returns true if the text is UTF-8 of `least` to `most` bytes.
+inline bool is_text(std::string_view text, std::size_t least, std::size_t most) noexcept {
+    bool good = text.size() >= least && text.size() <= most;
+    while (good && !text.empty()) {
+        const std::size_t length = bide::detail::utf8_length(text);
+        text.remove_prefix(length);
+        good = length != 0;
+    }
+    return good;
+}
 
 // Returns the grant with that nonce and the token `fence`; 0 stands for any token except `but`.
 // Returns nullptr if there is none.
@@ -89,12 +89,11 @@ inline void hold_until(const record& r, holder& h, std::int64_t time, const orig
     h.held_boot = has_boots(r.clock) ? self.boot : std::string();
 }
 
-// Begins a lease now, which never ends before the present one. The new `lease_ms` is at least the
-// rest of the present lease: contenders that cannot read `expires_at` observe the entry for that
-// long.
+// Begins a lease now, which never ends before the present one. Contenders that cannot read
+// `expires_at` observe the entry for `lease_ms`.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
-    // What is left of the lease; if that is not known here, at most all of it.
+    // What is left of the lease; all of it, at most, if its times cannot be read here.
     const bool is_known = reads_times(r.clock, h.from.boot, self.boot);
     const std::int64_t left = is_known ? std::min(h.lease_ms, h.expires_at - now) : h.lease_ms;
     if (h.held_until != 0 && !reads_times(r.clock, h.held_boot, self.boot)) {
@@ -157,9 +156,9 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Stores an observation that begins at `now` in each entry whose times the contender cannot read,
-// unless the contender's boot has a valid one there. Stores nothing with lock_clock::observed,
-// where machines may share a boot id. Returns false if there was nothing to store.
+// Stores an observation in each entry whose times the contender cannot read, unless the entry has a
+// valid one of the contender's boot. The observation begins at `now`. Stores nothing with
+// lock_clock::observed, where machines may share a boot id. Returns false if it stored nothing.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     const std::string& boot = self.from.boot;
     bool changed = false;
@@ -206,24 +205,23 @@ inline record fresh_record(const terms& t) {
 ///
 /// A new token is the larger of this one and the record's next token. So it is larger than every
 /// token of a lost value, unless the clock is behind the time of the last grant in that value. A
-/// millisecond has 1,024 tokens, of which `us` selects one: the microseconds of that millisecond,
-/// if the clock tells them. The token reaches 2^53 in the year 2248.
+/// millisecond has 1,024 tokens. The microseconds within it, `us`, select one of them; `us` is 0 if
+/// the clock does not tell them. The token reaches 2^53 in the year 2248.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
     return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
-/// Returns true if the rules accept a contender. Does not check that its text is UTF-8.
+/// Returns true if the rules accept a contender.
 inline bool is_valid(const contender& self) noexcept {
+    using detail::is_text;
     const auto& labels = self.about.labels;
-    bool good = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
-                !self.nonce.empty() && self.nonce.size() <= longest_name && self.weight >= 1 &&
-                self.weight <= largest_permits && self.about.note.size() <= longest_note &&
-                labels.size() <= most_labels;
+    bool good = is_text(self.holder_id, 1, longest_name) && is_text(self.nonce, 1, longest_name) &&
+                self.weight >= 1 && self.weight <= largest_permits &&
+                is_text(self.about.note, 0, longest_note) && labels.size() <= most_labels;
     for (auto one = labels.begin(); good && one != labels.end(); ++one) {
-        good = !one->key.empty() && one->key.size() <= longest_label &&
-               one->value.size() <= longest_label &&
+        good = is_text(one->key, 1, longest_label) && is_text(one->value, 0, longest_label) &&
                std::ranges::find(labels.begin(), one, one->key, &label::key) == one;
     }
     return good;
@@ -248,11 +246,11 @@ inline std::int64_t free_permits(const record& r) noexcept {
 }
 
 /// Removes the entries that have expired, except the place of `self` in the queue. If `removed` is
-/// not nullptr, adds the removed entries to its lists.
+/// not nullptr, adds the removed entries to its lists. Returns true if it removed an entry.
 template <class Judge>
-void sweep(record& r, const Judge& judge, std::string_view self = {},
+bool sweep(record& r, const Judge& judge, std::string_view self = {},
            inspection* removed = nullptr) {
-    std::erase_if(r.holders, [&](const holder& one) {
+    const std::size_t holders = std::erase_if(r.holders, [&](const holder& one) {
         const bool gone = judge.expired(one);
         if (gone && removed != nullptr) {
             removed->expired.push_back(one);
@@ -260,7 +258,7 @@ void sweep(record& r, const Judge& judge, std::string_view self = {},
         return gone;
     });
     bool at_head = true;
-    std::erase_if(r.waiters, [&](const waiter& one) {
+    const std::size_t waiters = std::erase_if(r.waiters, [&](const waiter& one) {
         const bool gone = one.nonce != self && judge.expired(one, at_head);
         if (gone && removed != nullptr) {
             removed->vanished.push_back(one);
@@ -268,6 +266,7 @@ void sweep(record& r, const Judge& judge, std::string_view self = {},
         at_head = at_head && gone;
         return gone;
     });
+    return holders + waiters != 0;
 }
 
 namespace detail {
@@ -297,9 +296,8 @@ inline acquire_outcome grant(record& r, std::vector<waiter>::iterator place, con
     return {.status = acquire_status::granted, .changed = true, .fence = fence, .lane = lane};
 }
 
-// Enters the contender in the queue, or refreshes its place there. A contender without a place also
-// stores its observations. A contender that has a place stays long enough to see a lease expire
-// itself, so it does not change the record only to store observations.
+// Enters the contender in the queue, or refreshes its place there. A contender that stays in the
+// queue sees for itself when a lease expires. So it stores observations only with a refresh.
 inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, const contender& self,
                             const terms& t, std::int64_t now) {
     const bool is_queued = place != r.waiters.end();
@@ -351,13 +349,11 @@ inline acquire_outcome wait(record& r, std::vector<waiter>::iterator place, cons
 /// If the free permits suffice for the contender and for all waiters ahead, acquires the permits.
 /// If they do not suffice, enters the queue.
 ///
-/// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
-/// contender that holds the permits already gets the same grant, and its lease begins again. A
-/// contender that listens (terms::listens) keeps the lease that pass_on() has begun.
-///
-/// If a contender is not granted its permits, it stores an observation ("entries of a record"
-/// above) in each entry whose times it cannot read. It stores none where a contender of its boot
-/// has a valid one. So an acquisition that fails changes the record once, not at each try.
+/// A further call refreshes the place in the queue. A contender that holds the permits already gets
+/// the same grant, and its lease begins again. A contender that listens (terms::listens) keeps the
+/// lease that pass_on() has begun. A contender that is not granted its permits stores observations,
+/// in each entry without a valid one of its boot. A waiter also stores that it removed expired
+/// entries, because other processes notify it by what is stored (concerned_by_change()).
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -382,7 +378,7 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
                 .lane = found->lane,
                 .expires_at = found->expires_at};
     }
-    sweep(r, judge, self.nonce);
+    const bool has_removed = sweep(r, judge, self.nonce);
     if (adopts && !(r.holders.empty() && r.waiters.empty())) {
         return detail::refused(durable_errc::permits_mismatch, detail::observe(r, self, now));
     }
@@ -411,8 +407,12 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (place != r.waiters.end() && place->weight != self.weight) {
         return detail::refused(durable_errc::invalid_argument);
     }
-    return wanted <= free_permits(r) ? detail::grant(r, place, self, t, now)
-                                     : detail::wait(r, place, self, t, now);
+    acquire_outcome out = wanted <= free_permits(r) ? detail::grant(r, place, self, t, now)
+                                                    : detail::wait(r, place, self, t, now);
+    if (out.status == acquire_status::waiting && t.enqueue) {
+        out.changed = out.changed || has_removed;
+    }
+    return out;
 }
 
 /// Renews a lease: the lease begins again now, and never ends earlier than before.
@@ -442,11 +442,10 @@ std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, con
     return {};
 }
 
-/// If `fence` is not 0, removes the grant of this nonce with exactly that token. If `fence` is 0,
-/// removes the grant of this nonce, unless its token is `how.but`; if there is no such grant,
-/// removes the place in the queue. If the minimum hold time of the grant has not passed at `now`,
-/// its entry stays as a resting entry (is_resting()), unless `how.undo` is true. `self` tells where
-/// the caller runs.
+/// Removes the grant of this nonce with the token `fence`. If `fence` is 0, removes the grant with
+/// any token except `how.but`; if there is none, removes the place in the queue. If the minimum
+/// hold time of the grant has not passed at `now`, its entry stays as a resting entry
+/// (is_resting()), unless `how.undo` is true. `self` tells where the caller runs.
 inline release_status release(record& r, std::string_view nonce, std::int64_t fence,
                               std::int64_t now, const origin& self, release_terms how = {}) {
     if (holder* const mine = detail::find_holder(r, nonce, fence, how.but)) {
@@ -470,24 +469,17 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 // ---- the rules of the queue
 //
-// These rules select the waiters to which the change of another process grants their permits
-// (pass_on()). They also select the processes that are notified of a change.
+// These rules select the waiters that are granted their permits by a change of another process
+// (pass_on()), and the processes that are notified of a change. If pass_on() grants nothing, the
+// first waiter acquires its permits by a change of its own.
 //
-// If pass_on() grants nothing, the first waiter acquires its permits by a change of its own. If
-// every process ahead of a waiter can notify it, the waiter reads the record after a notification,
-// and not after each change. The first waiter depends on the processes of all holders. A later
-// waiter depends on the process of the waiter directly ahead of it. While these processes run, one
-// of them makes the change that concerns the waiter, and notifies the waiter. If such a process
-// ends without a change, the waiter notices the end. A process without an entry, or one that cannot
-// reach the waiter, may change the record without a notification. So every waiter also reads the
-// record from time to time.
+// The first waiter depends on the processes of all holders. A later waiter depends on the process
+// of the waiter directly ahead of it. While these processes run, one of them makes the change that
+// concerns the waiter, and notifies the waiter. If such a process ends without a change, the waiter
+// notices the end. A process without an entry, or one that cannot reach the waiter, may change the
+// record without a notification. So every waiter also reads the record from time to time.
 
 namespace detail {
-
-// Returns true if all contenders of one boot read the times of the record on one clock.
-inline bool has_common_clock(const record& r) noexcept {
-    return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
-}
 
 // Returns true if the waiter listens (terms::listens), runs on the machine of `self`, and other
 // contenders notice the end of its process.
@@ -496,12 +488,6 @@ inline bool is_near(const waiter& w, const origin& self) noexcept {
     const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || has_mark;
     return w.lease_ms != 0 && w.from.pid != 0 && is_seen && !w.from.boot.empty() &&
            w.from.boot == self.boot;
-}
-
-// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter is near, and can
-// read the times of the grant.
-inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
-    return has_common_clock(r) && is_near(w, self);
 }
 
 // Returns true if is_it() returns true for a process that the waiter of that index depends on.
@@ -513,23 +499,24 @@ template <class F> bool any_before(const record& r, std::size_t index, F is_it) 
 
 } // namespace detail
 
-/// Grants free permits to the waiters in order. Stops at the first waiter that asks for more than
-/// is free, that does not listen (terms::listens), or that does not run on this machine. A waiter
-/// at the head that has expired loses its place. `self` tells where the caller runs. If the clock
-/// of the terms is not that of the record, changes nothing. Called after a change that may have
-/// freed permits or a place; the caller stores both changes together.
+/// Grants free permits to the waiters in order, after a change that the caller stores together with
+/// the grants. Stops at the first waiter that asks for more than is free, that does not listen
+/// (terms::listens), or that does not run on this machine. A waiter at the head that has expired
+/// loses its place. If the clock of the terms is not that of the record, changes nothing.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
-    if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
+    if (!is_valid(t, now) || r.clock != t.clock) {
         return;
     }
+    const bool has_common_clock = // of the contenders of one boot
+        r.clock == lock_clock::boottime || r.clock == lock_clock::server;
     while (!r.waiters.empty() && free_permits(r) > 0) {
         const waiter& next = r.waiters.front();
         if (judge.expired(next, true)) {
             r.waiters.erase(r.waiters.begin());
             continue;
         }
-        if (next.weight > free_permits(r) || !detail::is_served_by(r, next, self)) {
+        if (next.weight > free_permits(r) || !has_common_clock || !detail::is_near(next, self)) {
             return;
         }
         const contender its = next; // a copy: the grant removes the waiter
@@ -542,11 +529,10 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
     }
 }
 
-/// Returns the marks of presence of the processes that have to read the record after a change.
-/// These processes have waiters that listen (terms::listens) and that were granted their permits,
-/// lost their places, or now depend on another process. If the contenders have no common clock,
-/// pass_on() grants nothing. Then the first waiter's process, too, has to read if its permits are
-/// free.
+/// Returns the marks (origin::mark) of the processes that have to read the record after a change.
+/// These processes have waiters that were granted their permits, lost their places, or now depend
+/// on another process. The first waiter's process, too, has to read if its permits are free:
+/// pass_on() does not grant every waiter its permits.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed
@@ -556,11 +542,10 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
         const auto is_new = [&](const origin& now) {
             return !detail::any_before(before, was, [&](const origin& it) { return it == now; });
         };
-        const bool is_concerned =
-            !waits || detail::any_before(after, next, is_new) ||
-            (next == 0 && !detail::has_common_clock(after) && w.weight <= free_permits(after));
+        const bool is_concerned = !waits || detail::any_before(after, next, is_new) ||
+                                  (next == 0 && w.weight <= free_permits(after));
         next += waits ? 1 : 0;
-        if (is_concerned && w.lease_ms != 0 && w.from.mark != 0 &&
+        if (is_concerned && w.from.mark != 0 &&
             std::find(marks.begin(), marks.end(), w.from.mark) == marks.end()) {
             marks.push_back(w.from.mark);
         }
@@ -594,10 +579,7 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     return true;
 }
 
-/// Changes the number of permits. If the holders together have more than the new number, no permit
-/// is granted until enough are released. A contender that was made with another number adopts the
-/// new one, whatever terms::adopt_permits says. A request for more permits than the new number is
-/// refused.
+/// Changes the number of permits, as durable_admin::resize() says.
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
     if (permits < 1 || permits > largest_permits) {
@@ -610,8 +592,7 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
 }
 
 /// Makes a record that replaces one that cannot be read. Its tokens begin with the larger of
-/// `min_fence` and terms::first_fence, but at most with largest_first_fence: at least 2^32 tokens
-/// are left.
+/// `min_fence` and terms::first_fence, at most with largest_first_fence, so that 2^32 are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
     r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
@@ -619,12 +600,10 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record that is valid again because the store has lost a later one, whose grants are
-/// not known:
+/// Changes a record that is valid again because the store has lost a later one:
 /// - If terms::first_fence is larger than the next token of the record, it becomes the next token.
-///   Otherwise the next token grows by fence_leap. The leap is the second choice: if the record
-///   that replaces the lost one is lost, too, a second leap from this record leads to the same
-///   tokens.
+///   Otherwise the next token grows by fence_leap. (If the record that replaces the lost one is
+///   lost, too, a second leap leads to the same tokens.)
 /// - The counts of renewals of all holders continue from the new token. So no later renewal has the
 ///   count of a lost one, which an observer may have seen for a long time.
 /// - If the lost record was acknowledged, a holder that only that record shows may still work. So
@@ -647,8 +626,8 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     for (const holder& h : r.holders) {
         lease_ms = std::max(lease_ms, h.lease_ms);
     }
-    // The nonce is the same for every contender that finds the record. The token is not less than
-    // that of the lost grant.
+    // Each contender that finds the record makes this nonce, and a token not less than the lost
+    // one.
     const contender unknown{.holder_id = "of a record that was damaged",
                             .nonce = "lost-" + std::to_string(before),
                             .weight = r.permits,

@@ -32,14 +32,12 @@
 /// observation is void if its `moves` differs from the entry's `renewals` or `refreshes`, and
 /// `heldBoot` tells which boot's clock `heldUntil` is on.
 ///
-/// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
-/// does an object with two fields of one name, and nesting deeper than 64 levels. A record that
-/// cannot be read is never treated as an empty one. The fields may come in any order. Known fields
-/// are written in a fixed order; unknown fields follow, unchanged.
+/// The fields may come in any order. Fields with other names are kept unchanged, and written behind
+/// the known ones. Every other deviation makes the record corrupt. So does an object with two
+/// fields of one name, and nesting deeper than 64 levels.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/sched/detail/quoted.hpp>
 
 #include <charconv>
 
@@ -98,7 +96,7 @@ template <class T> bool all_differ(std::vector<T>& values) {
 
 // ---- reading
 
-// The limit of nesting: functions call themselves for each level.
+// Functions call themselves for each level.
 inline constexpr int deepest_nesting = 64;
 
 // Any object, of which only the version is kept.
@@ -107,7 +105,7 @@ struct json_object {
 };
 template <class F> void fields(json_object& any, F& f) { f("v", any.v, maybe({})); }
 
-// Reads a text from its front to its end. After the first error, the values read are not valid.
+// After the first error, the values read are not valid.
 class json_reader {
 public:
     explicit json_reader(std::string_view text) noexcept : left_(text) {}
@@ -118,8 +116,8 @@ public:
         return good_ && left_.empty();
     }
 
-    // Reads an object. Calls fields() until the object ends. One call reads all fields that follow
-    // each other in the text in the order of the list. So one call reads a text of this version.
+    // Reads an object. Calls fields() until the object ends. One call reads the fields as far as
+    // the text has them in the order of the list: all of them, if this version wrote the text.
     template <class T> void object(T& into) {
         field_reader one(*this);
         std::string others; // the fields that are not listed
@@ -472,7 +470,6 @@ template <class F> void fields(is_a<stored_observation> auto& o, F& f) {
     f("since", o.since, number(0));
 }
 
-// What a holder and a waiter have in common.
 template <class Entry, class F> void entry_fields(Entry& e, F& f) {
     const bool is_bound = e.from.pid != 0;
     f("holderId", e.holder_id);

@@ -32,10 +32,8 @@ inline constexpr std::size_t most_labels = 16;   ///< how many labels a contende
 /// How many observations one entry stores at most, each of another boot.
 inline constexpr std::size_t most_observations = 8;
 
-/// Where a contender runs.
-///
-/// With a pid, the contender is bound to that process. With a mark of presence (slot_presence) and
-/// without a pid, it is bound to all processes that have the mark's file open.
+/// Where a contender runs. With a pid, it is bound to that process. With a mark of presence
+/// (slot_presence) and without a pid, it is bound to all processes that have the mark's file open.
 struct origin {
     std::string host{};     ///< the machine's name, for people
     std::string boot{};     ///< this_boot(): the boot that the times and the pid belong to
@@ -98,8 +96,7 @@ struct entry : contender {
 };
 
 /// A grant. If it is released before its minimum hold time has passed, it stays until then as a
-/// resting entry. A resting entry has a nonce of its own, so no contender can renew or release it.
-/// It is bound to no process and to no mark.
+/// resting entry, which has a nonce of its own and is bound to no process and to no mark.
 struct holder : entry {
     std::int64_t fence = 0;      ///< the token of the grant
     std::int64_t lane = 0;       ///< the lowest number that no other holder had
@@ -181,8 +178,7 @@ struct acquire_outcome {
     bool changed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began it
-    /// again.
+    /// held: when the lease expires, if acquire() left it as it was; otherwise 0.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
@@ -192,8 +188,7 @@ struct acquire_outcome {
 /// How release() removes a grant.
 struct release_terms {
     std::int64_t but = 0; ///< the token of a grant that stays; 0: none
-    /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
-    /// has done no work.
+    /// If true, no minimum hold time counts: the contender gave up and has done no work.
     bool undo = false;
     /// If true, the caller stores the record even if release() changed nothing. Then an earlier
     /// write whose result is unknown can no longer take effect.

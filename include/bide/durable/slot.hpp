@@ -83,23 +83,7 @@ struct slot_guarantees {
     lock_clock clock = lock_clock::boottime;
 };
 
-/// Tells when the value of a slot may have changed.
-class slot_watch {
-public:
-    slot_watch& operator=(slot_watch&&) = delete;
-    virtual ~slot_watch() = default;
-
-    /// Returns a file descriptor that becomes readable at the first change after the watch was made
-    /// or last drained. It may be readable without a change, and miss changes while the store
-    /// fails.
-    virtual int fd() const noexcept = 0;
-
-    /// Makes the descriptor unreadable until the next change. Returns an error if the watch has
-    /// failed and reports no further change.
-    virtual std::error_code drain() noexcept = 0;
-};
-
-/// A mark of presence shows every process of this machine, in every container, that its owner runs.
+/// A mark of presence shows that its owner runs. All containers of the machine can see the mark.
 /// The system removes it when no process has it open. The destructor closes it in this process.
 class slot_presence {
 public:
@@ -126,10 +110,9 @@ enum class presence {
 /// The function of a locked update: returns the new value, or nothing to keep the current one.
 using slot_update = std::function<std::optional<std::string>(const slot_snapshot&)>;
 
-/// The base class of all slots. A slot overrides load() and compare_exchange(), has a `static
-/// constexpr slot_guarantees guarantees`, and is movable. It overrides the other functions that its
-/// store supports. Their defaults return errc::operation_not_supported, presence::unknown, or
-/// nothing.
+/// The base class of all slots. A slot has a `static constexpr slot_guarantees guarantees`, is
+/// movable, and overrides the functions that its store supports. Their defaults return
+/// errc::operation_not_supported, presence::unknown, or nothing.
 class slot {
 public:
     virtual ~slot() = default;
@@ -145,15 +128,10 @@ public:
     // ---- what a slot may offer in addition
 
     /// Loads the value, calls the update with it, and stores what the update returns, in one step
-    /// under the store's own lock. If the update returns nothing, nothing is stored, and the result
-    /// is `stored` with the current version.
+    /// under the store's own lock. If it returns nothing, the value stays as it is; this also
+    /// counts as `stored`, with its version.
     virtual cas_result update_locked(const slot_update&) {
         return {cas_status::failed, 0, {}, not_offered()};
-    }
-
-    /// Makes a watch of the value's changes.
-    virtual result<std::unique_ptr<slot_watch>, std::error_code> watch() {
-        return unexpected{not_offered()};
     }
 
     /// Opens a mark of presence with a number that no other mark has.
@@ -163,6 +141,10 @@ public:
     }
     /// Tells whether a process has the mark open.
     virtual presence is_present(std::int64_t /* mark */) const { return presence::unknown; }
+
+    /// Makes an inotify(7) instance readable after each change of the value, and after a process
+    /// has closed a mark. Returns false if that is not possible.
+    virtual bool watch(int /* inotify */) const { return false; }
 
     /// If the store is damaged, so that load() returns durable_errc::corrupt_record, stores the
     /// value. If the store is not damaged, or not any more, returns a conflict.
@@ -198,8 +180,7 @@ private:
 
 namespace detail {
 
-// Forwards its calls to a slot that it owns. A public header declares only this handle and its
-// options, so a program need not include the implementation of the slot.
+// Forwards to a slot that it owns, so that a program need not include the slot's implementation.
 class slot_handle : public slot {
 public:
     result<slot_snapshot, std::error_code> load() override { return core_->load(); }
@@ -209,17 +190,6 @@ public:
     std::string store() const override { return core_->store(); }
     std::unique_ptr<slot> for_renewals() const override { return core_->for_renewals(); }
     std::string explain() const override { return core_->explain(); }
-
-protected:
-    // Requires: a derived class that passes no slot sets `core_`.
-    explicit slot_handle(std::unique_ptr<slot> core = nullptr) noexcept : core_(std::move(core)) {}
-
-    std::unique_ptr<slot> core_;
-};
-
-// The handle of a slot on this machine, which forwards what only such slots offer, too.
-class local_slot_handle : public slot_handle {
-public:
     cas_result update_locked(const slot_update& update) override {
         return core_->update_locked(update);
     }
@@ -227,12 +197,16 @@ public:
         return core_->be_present();
     }
     presence is_present(std::int64_t mark) const override { return core_->is_present(mark); }
+    bool watch(int inotify) const override { return core_->watch(inotify); }
     cas_result replace_damaged(std::string_view value) override {
         return core_->replace_damaged(value);
     }
 
 protected:
-    using slot_handle::slot_handle;
+    // Requires: a derived class that passes no slot sets `core_`.
+    explicit slot_handle(std::unique_ptr<slot> core = nullptr) noexcept : core_(std::move(core)) {}
+
+    std::unique_ptr<slot> core_;
 };
 
 } // namespace detail
@@ -243,12 +217,12 @@ concept any_slot = std::derived_from<S, slot> && std::movable<S> && requires {
     { S::guarantees } -> std::convertible_to<slot_guarantees>;
 };
 
-/// Accepts a slot that may lose acknowledged values. Use it only if two holders at a time do no
-/// harm, or if the resource checks fencing tokens.
+/// The type of allow_relaxed.
 struct allow_relaxed_t {
     explicit constexpr allow_relaxed_t() = default;
 };
-/// The only value of allow_relaxed_t.
+/// Accepts a slot that may lose acknowledged values. Use it only if two holders at a time do no
+/// harm, or if the resource checks fencing tokens.
 inline constexpr allow_relaxed_t allow_relaxed{};
 
 /// Owns a slot of a type that is chosen at run time. Empty after it was moved from.

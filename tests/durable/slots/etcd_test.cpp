@@ -17,7 +17,7 @@ using test::flaky_proxy;
 
 static_assert(any_slot<etcd_slot>);
 static_assert(test::shared_store_slot<etcd_slot> && test::explaining_slot<etcd_slot>);
-static_assert(!test::clocked_slot<etcd_slot> && !test::watchable_slot<etcd_slot>);
+static_assert(!test::clocked_slot<etcd_slot>);
 static_assert(!std::is_copy_constructible_v<etcd_slot>);
 static_assert(std::is_nothrow_move_constructible_v<etcd_slot>);
 static_assert(etcd_slot::guarantees.keeps_acknowledged && etcd_slot::guarantees.multi_host);

@@ -9,13 +9,11 @@
 #include <support/temp_directory.hpp>
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace bide;
-using test::is_readable;
 using mark_owner = std::shared_ptr<slot_presence>;
 
 static_assert(test::present_slot<file_slot>);
@@ -67,17 +65,10 @@ TEST_CASE("presence: a program that inherited the descriptor keeps the mark unti
     ::close(end[0]);
     const std::int64_t mark = std::strtoll(starter.said().c_str(), nullptr, 10);
     REQUIRE(slot.is_present(mark) == presence::yes);
-    auto watch = slot.watch();
-    REQUIRE(watch.has_value());
     starter.kill();
     REQUIRE(slot.is_present(mark) == presence::yes);
     ::close(end[1]);
-    REQUIRE(is_readable(**watch, 60'000));
-    while (slot.is_present(mark) ==
-           presence::yes) { // the event comes just before the lock is dropped
-        ::sched_yield();
-    }
-    REQUIRE(slot.is_present(mark) == presence::no);
+    REQUIRE(test::eventually([&] { return slot.is_present(mark) == presence::no; }));
 }
 
 TEST_CASE("presence: marks differ, and a byte that is locked is not drawn again") {
@@ -197,26 +188,6 @@ TEST_CASE("presence: read permission is enough to see a mark") {
         return;
     }
     REQUIRE(*said == "yes, " + std::error_code(EACCES, std::generic_category()).message());
-}
-
-TEST_CASE("presence: a watch reports when the last descriptor of a mark is closed") {
-    slot_in_directory in;
-    file_slot slot = in.open();
-    auto mine = slot.be_present();
-    REQUIRE(mine.has_value());
-    REQUIRE(slot.load().has_value());
-    auto watch = slot.watch();
-    REQUIRE(watch.has_value());
-    REQUIRE(slot.is_present((*mine)->mark()) == presence::yes); // asking does not trigger the watch
-    REQUIRE(!is_readable(**watch, 0));
-    const int copy = ::fcntl((*mine)->fd(), F_DUPFD_CLOEXEC, 0);
-    REQUIRE(copy >= 0);
-    mine->reset();
-    REQUIRE(!is_readable(**watch, 0));
-    ::close(copy);
-    REQUIRE(is_readable(**watch, 60'000));
-    REQUIRE(!(*watch)->drain());
-    REQUIRE(!is_readable(**watch, 0));
 }
 
 TEST_CASE(

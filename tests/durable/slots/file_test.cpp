@@ -421,94 +421,6 @@ TEST_CASE("file_slot: a claim belongs to one open file, and does not block the l
 
 #if defined(__linux__)
 
-static_assert(test::watchable_slot<file_slot>);
-
-TEST_CASE("file_slot: a watch reports changes by other slots, also those that replace the file") {
-    directory in;
-    file_slot slot(in / "a");
-    auto watch = slot.watch();
-    REQUIRE(watch.has_value());
-    REQUIRE(!is_readable(**watch));
-    for (const std::size_t size : std::vector<std::size_t>{10, 20, 40'000, 30, 100'000}) {
-        test::children child(1, [&](int, auto) {
-            file_slot mine(in / "a");
-            return std::string(put(mine, std::string(size, 'x')) != 0 ? "" : "!");
-        });
-        REQUIRE(child.reports()[0] == "");
-        REQUIRE(is_readable(**watch, 10'000));
-        REQUIRE(!(*watch)->drain());
-        REQUIRE(!is_readable(**watch));
-        REQUIRE(value_of(slot).size() == size); // a load is not a change
-        REQUIRE(slot.compare_exchange(1, "conflict").status == cas_status::conflict);
-        REQUIRE(!is_readable(**watch));
-    }
-}
-
-TEST_CASE("file_slot: a watch fails if the lock file is gone, and in a child") {
-    directory in;
-    file_slot slot(in / "a");
-    REQUIRE(put(slot, "x") != 0);
-    auto watch = slot.watch();
-    auto kept = slot.watch();
-    REQUIRE((watch && kept));
-    test::children child(1, [&](int, auto) {
-        return std::string((*kept)->drain() == error_of(ESTALE) ? "stale" : "drained");
-    });
-    REQUIRE(child.reports()[0] == "stale");
-    REQUIRE(!(*kept)->drain());
-    REQUIRE(::unlink((in / "a.lock").c_str()) == 0);
-    REQUIRE(is_readable(**watch, 10'000));
-    REQUIRE((*watch)->drain() == error_of(ESTALE));
-    REQUIRE(put(slot, "y") != 0);
-    auto next = slot.watch();
-    REQUIRE(next.has_value());
-    REQUIRE(put(slot, "z") != 0);
-    REQUIRE(is_readable(**next, 10'000));
-    REQUIRE(file_slot(in / "missing/a").watch().error() == error_of(ENOENT));
-}
-
-TEST_CASE("file_slot: a new watch does not report the events of the one before") {
-    directory in;
-    file_slot slot(in / "a");
-    REQUIRE(put(slot, "x") != 0);
-    {
-        auto watch = slot.watch();
-        REQUIRE(watch.has_value());
-        for (int i = 0; i < 400; ++i) { // the kernel merges equal events
-            REQUIRE(::chmod((in / "a.lock").c_str(), 0600) == 0);
-            REQUIRE(put(slot, "y") != 0);
-        }
-    }
-    auto next = slot.watch();
-    REQUIRE(next.has_value());
-    REQUIRE(!is_readable(**next));
-    REQUIRE(put(slot, "z") != 0);
-    REQUIRE(is_readable(**next));
-    REQUIRE(!(*next)->drain());
-}
-
-TEST_CASE("file_slot: a child's watch takes no event from its parent's") {
-    directory in;
-    file_slot slot(in / "a");
-    REQUIRE(put(slot, "x") != 0);
-    REQUIRE(slot.watch().has_value()); // destroyed at once; its unused instance is the parent's
-    test::children child(1, [&](int, auto gate) -> std::string {
-        gate();
-        auto watch = slot.watch();
-        if (!watch || put(slot, "y") == 0 || !is_readable(**watch)) {
-            return "! not told";
-        }
-        return (*watch)->drain() ? "! not drained" : "";
-    });
-    auto watch = slot.watch();
-    REQUIRE(watch.has_value());
-    child.go();
-    REQUIRE(child.reports()[0] == "");
-    REQUIRE(is_readable(**watch));
-    REQUIRE(!(*watch)->drain());
-}
-
-#if defined(__linux__)
 TEST_CASE("file_slot: a descriptor that other code closed and reused is left alone") {
     const test::temp_directory dir("closed-by-others");
     const std::string path = dir / "slot";
@@ -548,30 +460,6 @@ TEST_CASE("file_slot: a descriptor that other code closed and reused is left alo
         ::close(other);
     }
     REQUIRE(file_slot(path).load()->value == "mine");
-}
-#endif
-
-TEST_CASE("file_slot: a reused descriptor number is not taken for an unused watch") {
-    directory in;
-    file_slot slot(in / "a");
-    REQUIRE(put(slot, "x") != 0);
-    auto first = slot.watch();
-    REQUIRE(first.has_value());
-    const int number = (*first)->fd();
-    first->reset();
-    write_file(in / "b", "mine");
-    const int other = ::open((in / "b").c_str(), O_RDONLY | O_CLOEXEC);
-    REQUIRE(other >= 0);
-    REQUIRE(::dup2(other, number) == number); // as after a close of all files
-    auto next = slot.watch();
-    REQUIRE(next.has_value());
-    REQUIRE((*next)->fd() != number);
-    char byte = 0;
-    REQUIRE(::read(number, &byte, 1) == 1);
-    REQUIRE(::close(number) == 0);
-    REQUIRE(::close(other) == 0);
-    REQUIRE(put(slot, "y") != 0);
-    REQUIRE(is_readable(**next));
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include <support/slot_results.hpp>
 
 #if BIDE_TESTS_CAN_FORK
-#include <sys/resource.h>
 #include <unistd.h>
 #endif
 
@@ -105,8 +104,6 @@ TEST_CASE("memory_slot: an operation that runs out of memory has no effect") {
 
 #if BIDE_TESTS_CAN_FORK
 
-static_assert(test::watchable_slot<memory_slot>);
-
 namespace {
 
 void change(memory_slot slot) {
@@ -114,94 +111,6 @@ void change(memory_slot slot) {
 }
 
 } // namespace
-
-TEST_CASE("memory_slot: every change notifies every watch, and nothing else does") {
-    memory_slot slot;
-    std::vector<std::unique_ptr<slot_watch>> watches;
-    for (int i = 0; i < 4; ++i) {
-        watches.push_back(slot.watch().value());
-    }
-    const auto rung = [&] {
-        std::string all;
-        for (const auto& watch : watches) {
-            all += test::is_readable(*watch) ? 'r' : '-';
-        }
-        return all;
-    };
-    static_cast<void>(slot.load());
-    slot.compare_exchange(5, "conflict");
-    slot.update_locked([](const slot_snapshot&) { return std::nullopt; });
-    CHECK(rung() == "----");
-    change(slot);
-    CHECK(rung() == "rrrr");
-    CHECK_FALSE(watches[1]->drain());
-    CHECK(rung() == "r-rr");
-    CHECK_FALSE(watches[1]->drain()); // without an event
-    change(slot);
-    change(slot);
-    CHECK_FALSE(watches[1]->drain());
-    CHECK(rung() == "r-rr");
-}
-
-TEST_CASE("memory_slot: destroying a watch leaves the other watches in the list") {
-    for (std::size_t gone = 0; gone < 4; ++gone) {
-        memory_slot slot;
-        std::vector<std::unique_ptr<slot_watch>> watches;
-        for (int i = 0; i < 4; ++i) {
-            watches.push_back(slot.watch().value());
-        }
-        watches.erase(watches.begin() + static_cast<std::ptrdiff_t>(gone));
-        change(slot);
-        for (const auto& watch : watches) {
-            CHECK(test::is_readable(*watch));
-            CHECK_FALSE(watch->drain());
-        }
-        watches.erase(watches.begin() + 1);
-        change(slot);
-        CHECK(test::is_readable(*watches[0]));
-        CHECK(test::is_readable(*watches[1]));
-    }
-}
-
-TEST_CASE("memory_slot: a watch may outlive its slot") {
-    std::optional<memory_slot> slot(std::in_place);
-    memory_slot other = *slot;
-    const auto watch = slot->watch().value();
-    slot.reset();
-    change(other);
-    CHECK(test::is_readable(*watch));
-    other = memory_slot(); // only the watch owns its memory now
-    CHECK_FALSE(watch->drain());
-    CHECK_FALSE(test::is_readable(*watch));
-}
-
-TEST_CASE("memory_slot: a watch that is never drained blocks no change") {
-    memory_slot slot;
-    const auto watch = slot.watch().value();
-    for (int i = 0; i < 70'000; ++i) { // more than a pipe's buffer
-        change(slot);
-    }
-    CHECK(test::is_readable(*watch));
-    CHECK_FALSE(watch->drain());
-    CHECK_FALSE(test::is_readable(*watch));
-    change(slot);
-    CHECK(test::is_readable(*watch));
-}
-
-TEST_CASE("memory_slot: without free descriptors watch() fails") {
-    memory_slot slot;
-    rlimit before{};
-    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-    rlimit none = before;
-    none.rlim_cur = 0;
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-    const auto watch = slot.watch();
-    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
-    REQUIRE_FALSE(watch);
-    CHECK(watch.error() == std::errc::too_many_files_open);
-    change(slot);
-    CHECK(slot.watch().has_value());
-}
 
 TEST_CASE("memory_slot: a child has a memory of its own") {
     memory_slot slot;
@@ -215,28 +124,6 @@ TEST_CASE("memory_slot: a child has a memory of its own") {
     CHECK(child.reports() == std::vector<std::string>{"both, child's"});
     CHECK(test::value_of(slot) == "both");
     CHECK(slot.compare_exchange(1, "parent's").status == cas_status::stored);
-}
-
-TEST_CASE("memory_slot: a child neither notifies its parent's watches nor drains them") {
-    memory_slot slot;
-    const auto rung = slot.watch().value();
-    change(slot);
-    auto silent = slot.watch().value();
-    test::children child(1, [&](int, auto) {
-        const bool is_refused = rung->drain() && silent->drain();
-        change(slot);
-        silent.reset();
-        const auto own = slot.watch().value();
-        change(slot);
-        return std::string(is_refused ? "refused" : "drained") +
-               (test::is_readable(*own) && !own->drain() && !test::is_readable(*own) ? ", own"
-                                                                                     : ", none");
-    });
-    CHECK(child.reports() == std::vector<std::string>{"refused, own"});
-    CHECK(test::is_readable(*rung));
-    CHECK_FALSE(test::is_readable(*silent));
-    change(slot);
-    CHECK(test::is_readable(*silent));
 }
 
 #endif

@@ -86,7 +86,7 @@ def names(conanfile):
 assert names(make()) == []
 assert names(make(durable=True)) == []
 assert names(make(sqlite=True)) == ["sqlite3"]
-assert names(make(redis=True, redis_tls=True)) == ["hiredis", "openssl"]
+assert names(make(redis=True, etcd=True)) == ["hiredis", "libcurl"]
 assert names(make(postgres=True, etcd=True)) == ["libcurl", "libpq"]
 
 make().validate()

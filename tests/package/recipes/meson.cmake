@@ -8,7 +8,6 @@ file(COPY ${RELEASE}/bide.wrap DESTINATION ${WORK}/subprojects)
 file(COPY ${CMAKE_CURRENT_LIST_DIR}/../main.cpp DESTINATION ${WORK})
 set(found "")
 string(REPLACE "," ";" stores "${STORES}")
-list(REMOVE_ITEM stores tls) # of redis
 foreach(store IN LISTS stores)
     string(APPEND found "dependency('bide-durable-${store}')\n")
 endforeach()

@@ -50,7 +50,6 @@ public:
             is_held() ? std::max<std::int64_t>(good_until() - durable::boottime_ms(), 0) : 0);
     }
 
-    // Starts the monitoring of the lease, and its renewals if the options say so.
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (engine_->options().auto_renew) {
@@ -67,13 +66,14 @@ public:
                 ticket, in_background ? deadline::after(remaining()) : deadline::never(),
                 in_background);
             const std::chrono::milliseconds left = remaining();
-            // A grant that was not held at some time stays lost, even if the record was renewed.
+            // If the lease ended meanwhile, the grant is lost, even if the record was renewed. If
+            // the grant was released meanwhile, lose() does nothing.
             if (renewed && left.count() > 0) {
                 if (left < engine_->options().lease / 2) {
                     observer().renewed_late(ticket, left);
                 }
                 extend(*renewed);
-            } else if (renewed || renewed.error() == durable_errc::lock_lost) { // or was released
+            } else if (renewed || renewed.error() == durable_errc::lock_lost) {
                 lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
             } else {
                 return unexpected{renewed.error()};
@@ -90,8 +90,8 @@ public:
         return in_time;
     }
     // The second part, which calls the store. If `hands_over` is true and the grant is inheritable,
-    // first closes the mark of presence in this process. Returns true if a child has the mark open:
-    // then the grant continues.
+    // first closes the mark of presence in this process. Returns true if a child may have the mark
+    // open: then the grant continues.
     result<bool, std::error_code> give_back(bool in_time, bool hands_over) {
         if (!is_ours()) {
             return unexpected{make_error_code(durable_errc::lock_lost)};
@@ -194,7 +194,7 @@ private:
         if (!retire()) {
             return;
         }
-        // Order: relaxed; a callback of lost_ runs on this thread, or after the stop was requested.
+        // Order: relaxed; request_stop() follows, and publishes it to the callbacks of lost_.
         loss_.store(why, std::memory_order_relaxed);
         observer().lost(ticket, why);
         leave();
@@ -222,7 +222,7 @@ private:
 
 using grant_ptr = std::shared_ptr<grant>;
 
-// Ends the grant in this process. Returns a function that releases it in the record.
+// Returns a function that releases in the record what has ended in this process.
 inline auto giving_back(const grant_ptr& held, bool hands_over = false) {
     return [held, hands_over, in_time = held->stop_holding()] {
         return held->give_back(in_time, hands_over);
@@ -276,14 +276,13 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
     return error == durable_errc::conflict_timeout || error == durable_errc::store_busy;
 }
 
-// One acquisition of a durable lock. The caller calls step(). If the acquisition is not over, the
-// caller waits for changed(), at most until again(), and calls step() again. acquire() without a
-// limit calls step() on the calling thread; any other acquisition calls it on a store thread.
+// While step() returns true, the caller waits for changed(), at most until again(), and calls
+// step() again. acquire() without a limit calls step() on the calling thread; any other acquisition
+// calls it on a store thread.
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step, too,
 // owns the acquisition. So the destructor runs after the step, and passes the grant or the place in
-// the queue to withdraw(). A caller that is stopped between two steps makes one more step, which
-// removes the grant or the place.
+// the queue to withdraw(). A caller that is stopped between two steps makes one more step.
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -296,11 +295,19 @@ public:
                       ? *request_.ticket
                       : engine_->ticket({}, request_.weight,
                                         options().process_bound && !request_.inheritable)),
-          may_wait_(!until_.is_poll()), hears_all_(!ticket_.process_bound || request_.on_position ||
-                                                   options().observer != nullptr),
-          wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),
-          moved_ms_(begun_ms_) {
+          may_wait_(!until_.is_poll()), terms_(engine_->terms()), begun_ms_(durable::boottime_ms()),
+          answered_ms_(begun_ms_), moved_ms_(begun_ms_) {
         ticket_.fence = 0; // of an earlier grant, which is not taken back
+        terms_.at_least_ms = request_.at_least.count();
+        // If pass_on() grants the lock to this contender, the contender notices the grant even
+        // without a notification, long before its lease ends.
+        terms_.listens = ticket_.process_bound && may_wait_ &&
+                         options().lease.count() * 1000 / 4 >= longest_pause_us();
+        about_.note = request_.note;
+        for (const auto& [key, value] : request_.labels) {
+            about_.labels.push_back({key, value});
+        }
+        std::ranges::sort(about_.labels, {}, &durable::label::key);
         if (!may_wait_) {
             limits_.until = until_ = deadline::at_ns(native_platform::now());
         }
@@ -311,7 +318,6 @@ public:
     }
     acquisition& operator=(acquisition&&) = delete;
     ~acquisition() { // on any thread: what may block is left to withdraw()
-        end();
         drop_grant();
         if (may_be_there_) {
             withdraw(engine_, std::move(ticket_), undoing());
@@ -332,11 +338,7 @@ public:
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
     // std::system_error. Then the destructor removes what is stored.
     bool step(bool is_stopped = false) {
-        const bool goes_on = is_stopped ? give_up(make_error_code(errc::stopped)) : look();
-        if (!goes_on) {
-            end();
-        }
-        return goes_on;
+        return is_stopped ? give_up(make_error_code(errc::stopped)) : look();
     }
 
     event& changed() noexcept { return *changed_; }
@@ -364,26 +366,12 @@ private:
     std::chrono::milliseconds waited() const noexcept {
         return std::chrono::milliseconds(durable::boottime_ms() - begun_ms_);
     }
-    acquire_wishes wishes() const {
-        acquire_wishes wanted{{request_.note, {}}, request_.at_least.count()};
-        // pass_on() may grant the lock to this contender, which must notice that before the lease
-        // of the grant ends. If it reads the record four times in that time, it needs no
-        // notification.
-        wanted.listens = ticket_.process_bound && may_wait_ &&
-                         options().lease.count() * 1000 / 4 >= longest_pause_us();
-        for (const auto& [key, value] : request_.labels) {
-            wanted.about.labels.push_back({key, value});
-        }
-        std::sort(wanted.about.labels.begin(), wanted.about.labels.end(),
-                  [](const auto& a, const auto& b) { return a.key < b.key; });
-        return wanted;
-    }
     // Returns the terms for the removal of what this acquisition has stored: an earlier grant of
     // the ticket stays, and no minimum hold time applies.
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
-    // Gives up the grant. give_up() or the destructor then removes it from the record.
+    // give_up() or the destructor then removes the grant from the record.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();
@@ -405,11 +393,6 @@ private:
             });
         }
         return false;
-    }
-    void end() noexcept {
-        if (std::exchange(is_counted_, false)) {
-            engine_->end_waiting(hears_all_);
-        }
     }
     // Returns the longest time between two reads of the record. It is less than waiter_ttl, because
     // the reads refresh the waiter's place in the queue.
@@ -478,15 +461,15 @@ private:
         }
         return is_late ? give_up(if_late_) : true;
     }
-    // The first read opens no watch and no wake socket, because most acquisitions need only one
-    // read. If the contender has to wait, a second read opens both, unless the descriptors of an
-    // earlier waiter of this process suffice.
+    // The first read opens no descriptor, because most acquisitions need only one read. If the
+    // contender has to wait, a further read opens the wake socket, unless an earlier waiter of this
+    // process did. If the socket is not enough, a further read opens the file events.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {
             const bool was_there = std::exchange(may_be_there_, true);
             const bool was_unsure = std::exchange(is_unsure_, true);
-            auto got = engine_->acquire(ticket_, what, until, mark_.get(), wanted_);
+            auto got = engine_->acquire(ticket_, what, terms_, until, mark_.get(), about_);
             const bool wrote_nothing = !got && stored_nothing(got.error());
             may_be_there_ = was_there || !wrote_nothing;
             is_unsure_ = wrote_nothing ? was_unsure : !got && may_pass(got.error());
@@ -495,13 +478,11 @@ private:
         if (!may_wait_) {
             return look_for(intent::nothing);
         }
-        if (!std::exchange(is_counted_, true)) {
-            engine_->begin_waiting(hears_all_);
-        }
         auto got = look_for(intent::wait);
-        const bool is_unheard = got && got->outcome.status == durable::acquire_status::waiting &&
-                                !got->is_watched && got->can_be_watched;
-        return is_unheard ? look_for(intent::watch) : got;
+        for (int reads = 1; reads < 3 && got && got->can_be_told; ++reads) {
+            got = look_for(intent::listen);
+        }
+        return got;
     }
     // Returns false if the store took so long that the lease has expired.
     bool granted(const lock_engine::acquired& got) {
@@ -522,7 +503,8 @@ private:
         const std::int64_t position = got.outcome.position;
         const std::int64_t least = limited_us(options().poll_least);
         std::int64_t us = limited_us(options().poll_most);
-        if (!got.is_watched) { // while the queue moves, the permits may come soon
+        // Polls often while the queue moves, if no notification comes or the position is reported.
+        if (!got.is_told || request_.on_position || options().observer != nullptr) {
             const std::int64_t stood_us = (durable::boottime_ms() - moved_ms_) * 1000;
             us = std::clamp(stood_us / 8, least, us) * (1 + std::min<std::int64_t>(position, 3));
         }
@@ -541,8 +523,8 @@ private:
     call_limits limits_; // of the next step
     durable_ticket ticket_;
     const bool may_wait_;
-    const bool hears_all_; // it wants to be notified of every change
-    const acquire_wishes wanted_;
+    durable::terms terms_;
+    durable::description about_{};
     const std::int64_t begun_ms_;
     std::int64_t answered_ms_; // when the store last answered in time
     std::int64_t moved_ms_;    // when the queue last moved
@@ -550,7 +532,6 @@ private:
     std::shared_ptr<slot_presence> mark_; // of an inheritable grant
     bool may_be_there_ = false;           // the record may have an entry of it
     bool is_unsure_ = false;              // what a failed try wrote may still reach the store
-    bool is_counted_ = false;             // it is counted as a waiter of this process
     std::error_code if_late_ = make_error_code(durable_errc::no_answer);
     std::shared_ptr<event> changed_;
     std::int64_t again_ns_ = 0;

@@ -12,7 +12,7 @@
 //   store_call       a call on a store thread, which its caller can leave before the call ends
 //   change_signal    wakes all threads and coroutines of this process that wait for one lock
 //   wake_socket      wakes another process of the same machine
-//   change_watch     has the descriptors that report changes, and signals when one is readable
+//   change_watch     has the descriptors that notify this process, and signals when one is readable
 //
 // The monitor calls no store. So a store that hangs delays neither the notification that a lease
 // has ended nor the jobs of other stores. No thread is started before it is needed, and none keeps
@@ -22,17 +22,16 @@
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <list>
-#include <map>
 
 #include <poll.h>
 #if defined(__linux__)
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -42,21 +41,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- the monitor
 //
-// The monitor notifies a client when boottime_ms() reaches the time that the client has asked for.
-// On Linux, it also notifies a client whose descriptor is readable. It has weak references to its
-// clients. A client that is removed during a notification may be notified once more. The monitor's
-// thread never ends. It sleeps until the earliest time that a client has asked for. cancel() does
-// not wake the thread: to wake once without need is cheaper.
-
-// Returns the one T of this process. It is never destroyed.
-// Throws: std::system_error if there is no memory, what the constructor throws.
-template <class T> T& of_process() {
-    T* const one = process_wide<T, native_platform>::get(+[] { return new T; });
-    if (one == nullptr) {
-        throw_error(std::make_error_code(std::errc::not_enough_memory));
-    }
-    return *one;
-}
+// It has weak references to its clients. A client that is removed during a notification may be
+// notified once more. cancel() does not wake the thread: to wake once without need is cheaper.
 
 // Returns a pseudo-random number from 0 to `most` (below 2^32). It spreads what contenders do.
 inline std::int64_t jitter(std::int64_t most) noexcept {
@@ -64,7 +50,6 @@ inline std::int64_t jitter(std::int64_t most) noexcept {
     return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
 }
 
-// A client of the lease monitor.
 class monitor_client {
 public:
     virtual ~monitor_client() = default;
@@ -105,8 +90,6 @@ public:
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 #if defined(__linux__)
-    static constexpr bool sees_files = true;
-
     lease_monitor()
         : timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)),
           files_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -123,8 +106,7 @@ public:
     }
 
     // Notifies the client once when the descriptor is readable, and once more after each rearm().
-    // The caller keeps the descriptor open until remove(). Returns false if the descriptor cannot
-    // be monitored.
+    // The caller keeps it open until remove(). Returns false if it cannot be monitored.
     // Throws: as alarm().
     bool add(int fd, const std::shared_ptr<monitor_client>& client) {
         const std::lock_guard held(lock_);
@@ -143,8 +125,6 @@ public:
         clients_.erase(fd);
     }
 #else
-    static constexpr bool sees_files = false;
-
     bool add(int, const std::shared_ptr<monitor_client>&) { return false; }
     void rearm(int) noexcept {}
     void remove(int) noexcept {}
@@ -171,7 +151,7 @@ private:
         }
     }
 
-    // Takes out a client that is due. Without one, sets the next wake time and returns nullptr.
+    // Without a client that is due, sets the next wake time and returns nullptr.
     std::shared_ptr<monitor_client> take_due() noexcept {
         const std::lock_guard held(lock_);
         while (!times_.empty() && times_.begin()->first.first <= durable::boottime_ms()) {
@@ -191,7 +171,7 @@ private:
     std::int64_t armed_ms_ = never; // when the thread wakes
 
     // arm() makes the thread wake at `at_ms`; its caller holds lock_. sleep() sleeps until
-    // armed_ms_, or until a descriptor is readable, and notifies the clients of these.
+    // armed_ms_, or until descriptors are readable, and notifies their clients.
 #if defined(__linux__)
     void arm(std::int64_t at_ms) noexcept {
         if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
@@ -307,8 +287,7 @@ struct job_queue {
     std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
 };
 
-// Work that store threads do repeatedly. When it is due, the lease monitor adds it to the job's
-// queue. If no thread can be started, the monitor tries again 10 ms later.
+// If no thread for a job that is due can be started, the lease monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
@@ -317,8 +296,8 @@ public:
     // is done. Requires: work() does not throw.
     explicit background_job(std::function<std::int64_t()> work) noexcept : work_(std::move(work)) {}
 
-    // Begins the job: work() is called when boottime_ms() is `at_ms`, and at each time that work()
-    // has returned. The job owns a reference to itself until it is done, or until cancel().
+    // Begins the job: work() is called at `at_ms`, and each call returns the time of the next one.
+    // The job owns a reference to itself until it is done, or until cancel().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     static void begin(const std::shared_ptr<background_job>& one, std::shared_ptr<job_queue> on,
                       std::int64_t at_ms) {
@@ -360,8 +339,8 @@ private:
         try_to([this] { lease_monitor::here().alarm(self_, durable::boottime_ms() + 10); });
     }
 
-    // Does the jobs of a queue. Coroutines that a job wakes resume on a service thread, because
-    // they must not occupy a store thread.
+    // Does the jobs of a queue. If a job wakes a coroutine, the coroutine resumes on a service
+    // thread, because it must not occupy a store thread.
     static void run(void* queue) noexcept {
         auto& of = *static_cast<job_queue*>(queue);
         for (;;) {
@@ -418,52 +397,46 @@ enum class call_kind {
 
 // A call to a store on a store thread. The caller may leave before the call ends, so the call owns
 // all objects that it uses.
-class store_call {
-public:
-    // Requires: body() does not throw.
-    store_call(std::function<void()> body, call_kind kind) noexcept
-        : body_(std::move(body)), kind_(kind) {
-        runs_.run = waker(&run, this);
-    }
-
-    // Makes the call on a store thread, once. Returns an error if the call is not made.
-    static std::error_code start(const std::shared_ptr<store_call>& one) noexcept {
-        one->self_ = one;
-        const std::error_code error = store_threads::post(one->runs_);
-        if (error) {
-            one->self_.reset();
+template <class R> struct store_call {
+    // Makes the call on a store thread. Throws: std::bad_alloc.
+    static result<std::shared_ptr<store_call>, std::error_code> start(std::function<R()> body,
+                                                                      call_kind kind) {
+        const std::shared_ptr<store_call> one(new store_call{std::move(body), kind});
+        one->posted.run = waker(&run, one.get());
+        one->self = one;
+        if (const std::error_code error = store_threads::post(one->posted)) {
+            one->self.reset();
+            return unexpected{error};
         }
-        return error;
+        return one;
     }
 
-    // Is set after the end of the call.
-    event& end() noexcept { return end_; }
-
-private:
     // Coroutines that the call wakes resume on a service thread, not on the store thread.
     static void run(void* self) noexcept {
         const wake_scope<native_platform> away(&service_executor<native_platform>);
         auto& me = *static_cast<store_call*>(self);
-        const std::shared_ptr<store_call> alive = std::move(me.self_);
+        const std::shared_ptr<store_call> alive = std::move(me.self);
         const bool is_left = alive.use_count() == 1; // its caller has a reference until it leaves
-        if (me.kind_ == call_kind::has_to_run || !is_left) {
-            me.body_();
+        if (me.kind == call_kind::has_to_run || !is_left) {
+            me.error = thrown_by([&me] { me.value.emplace(me.body()); });
         }
-        me.end_.set();
+        me.end.set();
     }
 
-    const std::function<void()> body_;
-    const call_kind kind_;
-    runnable runs_;
-    std::shared_ptr<store_call> self_; // set while the call is posted or runs
-    event end_;
+    const std::function<R()> body;
+    const call_kind kind;
+    std::optional<R> value{};
+    std::exception_ptr error{};
+    event end{};
+    runnable posted{};
+    std::shared_ptr<store_call> self{}; // set while the call is posted or runs
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the limits end the wait
-// before. A cancellation of the caller's task counts as a stop.
+// first. A cancellation of the caller's task counts as a stop.
 // Throws: std::system_error if bide's service threads cannot be started.
-inline task<std::error_code> wait_for_call(store_call& call, call_limits limits) {
-    auto ends = call.end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
+inline task<std::error_code> wait_for_call(event& end, call_limits limits) {
+    auto ends = end.async_wait().with_deadline(limits.until).with_stop(limits.stop);
     const auto ended = co_await std::move(ends);
     if (ended) {
         co_return std::error_code();
@@ -476,7 +449,7 @@ inline task<std::error_code> wait_for_call(store_call& call, call_limits limits)
     }
     const std::int64_t now = std::min(native_platform::now(), limits.until.steady_ns());
     const deadline last = call_limits::later(deadline::at_ns(now), limits.grace);
-    auto ending = call.end().async_wait().with_deadline(last);
+    auto ending = end.async_wait().with_deadline(last);
     const auto is_over = co_await std::move(ending);
     co_return is_over
         ? std::error_code()
@@ -487,25 +460,18 @@ inline task<std::error_code> wait_for_call(store_call& call, call_limits limits)
 template <class R>
 task<R> async_call_store(std::function<R()> body, call_limits limits,
                          call_kind kind = call_kind::may_be_skipped) {
-    struct answer {
-        std::optional<R> value{};
-        std::exception_ptr error{};
-    };
-    const auto got = std::make_shared<answer>();
-    const auto call = std::make_shared<store_call>(
-        [got, of = std::move(body)] { got->error = thrown_by([&] { got->value.emplace(of()); }); },
-        kind);
-    if (const std::error_code error = store_call::start(call)) {
-        co_return unexpected{error};
+    const auto call = store_call<R>::start(std::move(body), kind);
+    if (!call) {
+        co_return unexpected{call.error()};
     }
-    auto waiting = wait_for_call(*call, std::move(limits));
+    auto waiting = wait_for_call((*call)->end, std::move(limits));
     if (const std::error_code why = co_await std::move(waiting)) {
         co_return unexpected{why};
     }
-    if (got->error) {
-        std::rethrow_exception(got->error);
+    if ((*call)->error) {
+        std::rethrow_exception((*call)->error);
     }
-    co_return std::move(*got->value);
+    co_return std::move(*(*call)->value);
 }
 
 template <class R>
@@ -516,14 +482,12 @@ R call_store(std::function<R()> body, call_limits limits,
 
 // ---- changes of a slot
 
-// Wakes all threads and coroutines of this process that wait for one lock.
-//
 //   waiter:   take next()              changer:   change the record
 //             read the record                     signal(): set the event that was taken,
 //             wait for the event                            and forget it
 //
-// The mutex orders next() and signal(). If next() comes first, signal() sets the waiter's event. If
-// signal() comes first, the waiter reads the record after the change, and sees it.
+// If next() comes first, signal() sets the waiter's event. If signal() comes first, the waiter
+// reads the record after the change.
 template <class Platform> class basic_change_signal final : public monitor_client {
 public:
     using event = basic_event<Platform>;
@@ -569,60 +533,33 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-// A watch that owns its descriptor. drain() does nothing, as fits the descriptor of a process: when
-// the process has ended, it stays readable.
-class fd_watch : public slot_watch {
-public:
-    explicit fd_watch(int of) noexcept : fd_(of) {}
-    ~fd_watch() override {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-    int fd() const noexcept final { return fd_; }
-    std::error_code drain() noexcept override { return {}; }
-
-private:
-    const int fd_;
-};
-
-// Wakes another process of the same machine and network namespace that waits for a durable lock:
-// sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
-// mark of presence of the waiting process (slot_presence in slot.hpp). On a server, which keeps no
-// marks, it is the number in origin::mark. If another program has taken the name, the waiter
-// watches every change of the slot, as on a system without such sockets.
-
+// Wakes another process of the same machine and network namespace: sends an empty datagram to a
+// socket in Linux's abstract namespace. The socket's name is origin::mark of the waiting process.
+struct wake_socket {
 #if defined(__linux__)
-
-class wake_socket final : public fd_watch {
-public:
-    // Opens the socket whose name is the mark. Returns nullptr if that fails.
-    // Throws: std::bad_alloc.
-    static std::unique_ptr<slot_watch> of(std::int64_t mark) {
-        auto made = std::make_unique<wake_socket>();
+    // Returns the descriptor of a new socket with that name; -1 if it cannot be opened.
+    static int open(std::int64_t mark) noexcept {
+        const int fd = make();
         const address name(mark);
-        const bool is_bound = made->fd() >= 0 && ::bind(made->fd(), name.get(), name.size) == 0;
-        return is_bound ? std::move(made) : nullptr;
-    }
-
-    // Wakes the process that has the mark, if it waits. If its socket is full, it wakes already.
-    static void wake(std::int64_t mark) noexcept {
-        const wake_socket from;
-        const address name(mark);
-        ::sendto(from.fd(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
-    }
-
-    wake_socket() noexcept
-        : fd_watch(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
-
-    std::error_code drain() noexcept override {
-        char none;
-        while (::recv(fd(), &none, sizeof none, 0) >= 0 || errno == EINTR) {
+        if (fd >= 0 && ::bind(fd, name.get(), name.size) == 0) {
+            return fd;
         }
-        return errno == EAGAIN ? std::error_code() : std::error_code(errno, std::system_category());
+        ::close(fd);
+        return -1;
+    }
+
+    // Wakes the process that has the mark, if it waits. A full socket has a message that wakes it.
+    static void wake(std::int64_t mark) noexcept {
+        const int fd = make();
+        const address name(mark);
+        ::sendto(fd, nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
+        ::close(fd);
     }
 
 private:
+    static int make() noexcept {
+        return ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    }
     struct address {
         explicit address(std::int64_t mark) noexcept {
             of.sun_family = AF_UNIX; // a name that begins with a zero byte is an abstract one
@@ -636,54 +573,65 @@ private:
         sockaddr_un of{};
         socklen_t size;
     };
-};
-
 #else
-
-struct wake_socket {
-    static std::unique_ptr<slot_watch> of(std::int64_t) noexcept { return nullptr; }
+    static int open(std::int64_t) noexcept { return -1; }
     static void wake(std::int64_t) noexcept {}
-};
-
 #endif
+};
 
 // The descriptors and the monitor of the system.
 struct native_watch_system {
     using signal = change_signal;
+    using wake_socket = detail::wake_socket;
 
     static lease_monitor& monitor() { return lease_monitor::here(); }
-    static constexpr bool sees_files = lease_monitor::sees_files;
-    static std::unique_ptr<slot_watch> wake_socket(std::int64_t mark) {
-        return mark != 0 ? detail::wake_socket::of(mark) : nullptr;
+    static int file_events() noexcept { // for slot::watch(); -1: not on this system
+#if defined(__linux__)
+        return ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+#else
+        return -1;
+#endif
     }
     static bool is_silent(int fd) noexcept { // true: certainly not readable
         pollfd readable{fd, POLLIN, 0};
         return ::poll(&readable, 1, 0) == 0;
     }
+    // Makes the descriptor unreadable. Returns false if it has failed.
+    static bool drain(int fd) noexcept {
+        char bytes[4096]; // a message of a socket is empty
+        while (::read(fd, bytes, sizeof bytes) >= 0 || errno == EINTR) {
+        }
+        return errno == EAGAIN;
+    }
+    static void close(int fd) noexcept { ::close(fd); }
 };
 
 // The descriptors that notify this process while its contenders wait for a lock:
 //
-//   the watch of the slot   readable after each change of the slot
-//   the wake socket         readable after another process has sent to it
-//   process descriptors     one for each process of this machine that a waiter depends on, mostly
-//                           a holder or a process ahead in the queue; readable when it has ended
+//   the wake socket       readable after another process has sent to it
+//   process descriptors   one for each process of this machine that a waiter depends on, mostly
+//                         a holder or a process ahead in the queue; readable when it has ended
+//   the file events       readable after each change of the slot (slot::watch()); used only for
+//                         waiters that the other two do not notify of every change that concerns
+//                         them (is_told() in record.hpp), for example in another container
 //
-// The watch wakes this process for every change. So it is open only while the other descriptors do
-// not notify each waiter of every change that concerns it (is_told() in record.hpp). No waiter
-// misses such a change after its last read. A reader is a contender that reads the record. To arm a
-// descriptor means that the lease monitor signals once when it is readable. The steps:
+// A waiter that is notified polls seldom. So it must not miss a change after its last read. A
+// reader is a contender that reads the record. To arm a descriptor means that the lease monitor
+// signals once when it is readable. The steps:
 //
-//   reader:   drain    if a descriptor is readable: clears it, and signals unless
+//   reader:   drain    if the descriptor is readable: clears it, and signals unless
 //                      there was a signal since the descriptors were last armed
 //             read     the record
-//             follow   arms the descriptors
-//   monitor:           if a descriptor is readable and armed: disarms it, and signals
+//             follow   arms the descriptor
+//   monitor:           if the descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptors. The monitor does not signal for one that a reader has cleared.
-// So the reader signals: the change may have granted another waiter its permits. If there was a
-// signal after the descriptors were last armed, it woke all waiters. None of them waits again yet,
-// because a waiter arms the descriptors before it waits.
+// All waiters share the descriptors. The monitor does not signal for one that a reader cleared. So
+// the reader signals: the change may have granted another waiter its permits. If there was a signal
+// after the descriptors were last armed, it woke all waiters. None of them waits again yet, because
+// a waiter arms the descriptor before it waits.
+//
+// A process may end after a reader has judged that it runs, and before follow() opens its
+// descriptor. Then follow() signals, and the reader reads again.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -700,58 +648,61 @@ template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
 
-    explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
-    ~basic_change_watch() { leave(); }
+    // `is_local`: the slot is on this machine.
+    basic_change_watch(std::shared_ptr<signal> told, bool is_local)
+        : signal_(std::move(told)), may_watch_(is_local) {}
 
-    // Opens the watch of the slot, and the wake socket for the mark of presence `mark` (0: none).
-    // The socket stays open as long as this object exists. Requires: a read of the record follows.
-    void open(slot& of, std::int64_t mark) {
-        if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
-            socket_ = listen(System::wake_socket(mark));
-        }
-        if (!can_open()) {
-            return;
-        }
-        auto made = of.watch();
-        watch_ = listen(made ? std::move(*made) : nullptr);
-        if (watch_ == nullptr) {
-            next_try_ms_ = !made && made.error() == std::errc::operation_not_supported
-                               ? std::numeric_limits<std::int64_t>::max()
-                               : durable::boottime_ms() + 1000;
-        }
+    // Whether open() may help to notify the waiters with this mark. 0: no mark.
+    bool can_open(std::int64_t mark) const noexcept {
+        return can_bind(mark) || (may_watch_ && events_ == nullptr && !is_told(mark));
     }
-    // Whether open() could open the watch of the slot, as far as is known.
-    bool can_open() const noexcept {
-        return System::sees_files && watch_ == nullptr && durable::boottime_ms() >= next_try_ms_;
+    // If can_bind(), opens the wake socket of that name. Otherwise, if can_open(), opens the file
+    // events. Requires: drain() and a read of the record follow.
+    void open(std::int64_t mark) {
+        told_ = signal_->count();
+        if (can_bind(mark)) {
+            mark_ = mark;
+            socket_ = listen(System::wake_socket::open(mark));
+        } else if (can_open(mark)) {
+            events_ = listen(System::file_events());
+            may_watch_ = events_ != nullptr;
+        }
     }
     // Returns true if, as of the last follow(), this object is notified of every change that
-    // concerns the waiters of this process.
-    bool hears() const noexcept { return watch_ != nullptr || is_told_; }
+    // concerns the waiters with this mark. Arms the file events if only they achieve that.
+    bool hears(std::int64_t mark) {
+        if (!is_told(mark) && events_ != nullptr) {
+            System::monitor().rearm(*events_);
+            return true;
+        }
+        return is_told(mark);
+    }
 
     // Returns true if the process certainly runs, by one system call; to read /proc takes five.
     bool runs(const durable::origin& it) const noexcept {
         const auto found = find(processes_, it);
-        return found != processes_.end() && System::is_silent(found->end->fd());
+        return found != processes_.end() && found->end && System::is_silent(*found->end);
     }
 
-    // Drains the descriptors, before a read.
-    void drain() {
-        if (watch_ == nullptr && socket_ == nullptr) {
-            return;
-        }
+    // Drains the descriptors that notify the waiters with this mark, before a read.
+    void drain(slot& of, std::int64_t mark) {
         const bool was_told = signal_->count() != told_;
-        const bool is_heard = drain(watch_);
-        if ((drain(socket_) || is_heard) && !was_told) {
+        bool is_heard = clear(socket_);
+        if (events_ != nullptr && !is_told(mark)) {
+            is_heard = clear(events_) || is_heard;
+            if (!of.watch(*events_)) {
+                events_.reset();
+                may_watch_ = false;
+            }
+        }
+        if (is_heard && !was_told) {
             signal_->signal();
         }
     }
 
     // Called after a read of the record. Opens descriptors for the processes that the waiters of
-    // this process depend on, and arms all. Closes the watch of the slot if it is not needed.
-    // `hears_all`: a waiter of this process wants to be notified of every change, or has no mark of
-    // presence. `others`: other waiters of this process have read the record before.
-    void follow(const durable::record& r, const durable::origin& here, bool hears_all,
-                bool others) {
+    // this process depend on, and closes those that no waiter needs. Arms the socket.
+    void follow(const durable::record& r, const durable::origin& here) {
         told_ = signal_->count();
         for (process& one : processes_) {
             one.is_followed = false;
@@ -763,64 +714,47 @@ public:
             }
             return follows;
         };
-        bool waits = false;
-        is_told_ = socket_ != nullptr && !hears_all;
+        waits_ = false;
+        is_told_ = true;
         for (std::size_t i = 0; socket_ != nullptr && i != r.waiters.size(); ++i) {
             if (r.waiters[i].from.mark == mark_) {
-                waits = true;
                 const bool follows =
                     i == 0 ? follow_holders() : follow(r.waiters[i - 1].from, here);
-                is_told_ = is_told_ && durable::is_told(r, i) && follows;
+                is_told_ = durable::is_told(r, i) && follows && is_told_;
+                waits_ = true;
             }
         }
-        is_told_ = is_told_ && waits;
-        if (!is_told_) {
+        if (waits_ && !is_told_) {
             follow_holders();
-            if (!r.waiters.empty()) {
-                follow(r.waiters.front().from, here);
-            }
+            follow(r.waiters.front().from, here);
         }
+        is_told_ = is_told_ && waits_;
         std::erase_if(processes_, [](const process& one) { return !one.is_followed; });
-        if (is_told_ && watch_ != nullptr) {
-            watch_.reset();
-            // The closed watch cannot report a change that this read may have seen. So this signal
-            // tells the other contenders.
-            if (others) {
-                signal_->signal();
-            }
-        }
-        for (const descriptor* one : {&watch_, &socket_}) {
-            if (*one != nullptr) {
-                System::monitor().rearm((*one)->fd());
-            }
+        if (waits_) {
+            System::monitor().rearm(*socket_);
         }
     }
 
-    // Closes all descriptors except the wake socket, when no contender of this process waits.
-    void close() noexcept {
-        processes_.clear();
-        watch_.reset();
-        is_told_ = false;
-    }
-    // Closes the wake socket, too.
     void leave() noexcept {
-        close();
+        processes_.clear();
         socket_.reset();
+        events_.reset();
     }
 
 private:
     struct unmonitored {
-        void operator()(slot_watch* of) const noexcept {
-            // If a child of fork() cannot make a monitor, there is none that knows the descriptor.
-            try_to([of] { System::monitor().remove(of->fd()); });
-            delete of;
+        void operator()(const int* fd) const noexcept {
+            // A child of fork() may fail to make a monitor. Then no monitor knows the descriptor.
+            try_to([fd] { System::monitor().remove(*fd); });
+            System::close(*fd);
+            delete fd;
         }
     };
-    using descriptor = std::unique_ptr<slot_watch, unmonitored>; // nullptr: none
+    using descriptor = std::unique_ptr<const int, unmonitored>; // nullptr: none
 
     struct process {
         durable::origin from;
-        descriptor end; // readable when the process has ended
+        descriptor end; // readable when the process has ended; nullptr: it had ended before
         bool is_followed = true;
     };
     static constexpr std::size_t most_processes = 64;
@@ -830,26 +764,31 @@ private:
                             [&](const process& one) { return one.from == it; });
     }
 
-    // Returns nullptr if the descriptor cannot be monitored.
-    descriptor listen(std::unique_ptr<slot_watch> made) {
-        told_ = signal_->count();
-        const bool is_heard = made != nullptr && System::monitor().add(made->fd(), signal_);
-        return descriptor(is_heard ? made.release() : nullptr);
+    bool can_bind(std::int64_t mark) const noexcept {
+        return mark != 0 && mark != mark_ && (socket_ == nullptr || !waits_);
     }
-    // Clears the descriptor. Returns true if it was readable. Closes it if it has failed.
-    bool drain(descriptor& of) {
-        if (of == nullptr || System::is_silent(of->fd())) {
-            return false; // the monitor finds what comes later
+    bool is_told(std::int64_t mark) const noexcept { return is_told_ && mark == mark_; }
+
+    // Returns true if the descriptor was readable.
+    static bool clear(descriptor& one) {
+        const bool is_readable = one != nullptr && !System::is_silent(*one);
+        if (is_readable && !System::drain(*one)) {
+            one.reset();
         }
-        if (of->drain()) {
-            of.reset();
-            next_try_ms_ = durable::boottime_ms() + 1000;
-        }
-        return true;
+        return is_readable;
     }
 
-    // Opens a descriptor, so that the end of the process `it` is signalled. Returns false if that
-    // is not possible. If `it` is this process, returns true without a descriptor.
+    // Takes over a descriptor. Returns nullptr if there is none, or if it cannot be monitored.
+    descriptor listen(int fd) {
+        if (fd < 0) {
+            return nullptr;
+        }
+        descriptor made(new int(fd));
+        return System::monitor().add(fd, signal_) ? std::move(made) : nullptr;
+    }
+
+    // Opens a descriptor, so that the end of another process is signalled. If that process has
+    // ended already, signals at once. Returns false if its end cannot be noticed.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;
@@ -858,22 +797,28 @@ private:
         if (known != processes_.end()) {
             return known->is_followed = true;
         }
-        const int fd = processes_.size() < most_processes ? durable::watch_process(it, here) : -1;
-        descriptor end = fd >= 0 ? listen(std::make_unique<fd_watch>(fd)) : nullptr;
-        if (end == nullptr) {
+        if (processes_.size() == most_processes) {
             return false;
+        }
+        descriptor end = listen(durable::watch_process(it, here));
+        if (end == nullptr) {
+            if (!durable::is_gone(it, here)) {
+                return false;
+            }
+            signal_->signal();
         }
         processes_.push_back({it, std::move(end)});
         return true;
     }
 
     const std::shared_ptr<signal> signal_;
-    descriptor watch_;             // of the slot
-    descriptor socket_;            // the wake socket
-    std::int64_t mark_ = 0;        // of this process: the name of the wake socket
-    bool is_told_ = false;         // the watch is not needed
-    std::uint64_t told_ = 0;       // the count of signals when the descriptors were last armed
-    std::int64_t next_try_ms_ = 0; // when to try again to open the watch
+    bool may_watch_; // the slot may offer file events
+    descriptor events_;
+    descriptor socket_;
+    std::int64_t mark_ = 0;  // the name of the socket
+    bool waits_ = false;     // as of the last follow(), a waiter has the mark
+    bool is_told_ = false;   // such a waiter needs no short polls
+    std::uint64_t told_ = 0; // the count of signals when the socket was last armed
     std::vector<process> processes_;
 };
 

@@ -9,16 +9,15 @@
 //   process_part       what one process keeps for a lock: the record as last seen, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
-// A thread updates the slot only while it holds the update lock. If it is unknown whether a change
-// was stored, the record is read again and the rule is applied again. The rule finds the entry with
-// the ticket's nonce, and so sees what was done already. A child of fork() makes a slot_part and a
-// process_part of its own, and continues to use the slot object that it inherited.
+// If it is unknown whether a change was stored, the record is read and the rule applied again. The
+// rule finds the entry with the ticket's nonce. A child of fork() uses the slot that it inherited.
 
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_json.hpp>
 
+#include <set>
 #include <thread>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -37,8 +36,6 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
-// The state that each process keeps for one slot (durable/process.hpp). A contender updates the
-// value only while it holds the update lock `turn`.
 struct slot_part {
     explicit slot_part(slot& its) : of(its) {}
 
@@ -51,7 +48,7 @@ struct slot_part {
     }
     std::string explain() { // what the slot said of the last operation that failed
         const std::lock_guard held(state);
-        return printable_line(trouble);
+        return one_line(trouble, trouble.npos);
     }
 
     slot& of;
@@ -61,7 +58,7 @@ struct slot_part {
     std::string trouble; // under state
 };
 
-// Updates the value of a slot: loads it, calls apply(), and stores what apply() returns by a
+// Updates the value of a slot: loads it, calls apply(), and stores the result by a
 // compare-and-swap. If another contender has changed the value meanwhile, tries again. From the
 // second try on, uses the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
@@ -73,7 +70,7 @@ struct slot_part {
 // that was stored, or that may have been.
 //
 // Returns: store_busy if other threads of this process held the update lock until the time was up;
-// conflict_timeout if other contenders changed the value until then, and no try may have been
+// conflict_timeout if other contenders changed the value until then, and certainly no try was
 // stored; indeterminate if a try may have been stored; the error of apply() or of the slot.
 template <class Begin, class Apply, class Written>
 std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
@@ -149,34 +146,15 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
 
 // ---- renewals
 
-// The job queues for renewals, by the name of their store.
-struct BIDE_SHARED renewal_queues {
-    mutex lock;
-    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
-};
-
-// Returns the queue for the renewals of a lock. Locks with the same `store` share a queue. If
-// `store` is empty, the lock gets a queue of its own. A renewal that hangs delays the later ones of
-// its queue.
-// - Locks that share a queue renew on slot::for_renewals(), which has another connection. A call
-//   that hangs on a lock's own slot does not delay them.
-// - Any other lock renews on its own slot. If a thread hangs in a store call while it holds the
-//   update lock, the renewal waits for it, at most until the lease ends.
+// Returns the queue for the renewals of a lock. A renewal that hangs delays the later ones.
+// - Locks with the same `store` share a queue. They renew on slot::for_renewals(), so a call that
+//   hangs on a lock's own slot does not delay them.
+// - If `store` is empty, the lock gets a queue of its own, and renews on its own slot: it waits for
+//   the update lock, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
-    auto made = std::make_shared<job_queue>(&store_threads::post<true>);
-    if (store.empty()) {
-        return made;
-    }
-    auto& all = of_process<renewal_queues>();
-    const std::lock_guard held(all.lock);
-    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
-    auto& entry = all.by_store[store];
-    auto shared = entry.lock();
-    if (shared == nullptr) {
-        entry = shared = std::move(made);
-    }
-    return shared;
+    const auto make = [] { return std::make_shared<job_queue>(&store_threads::post<true>); };
+    return store.empty() ? make() : shared_by_key<std::string, job_queue>::find(store, make);
 }
 
 // ---- what a process has for a lock
@@ -187,20 +165,15 @@ inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
-    std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
+    std::map<std::string, std::set<std::shared_ptr<slot_presence>>> marks;
 };
 
-// The state that each process keeps for the slot of a lock. Only a thread that holds the update
-// lock uses `watch`, `last`, `last_text` and `seen`.
+// Only a thread that holds the update lock uses `watch`, `last`, `last_text` and `seen`.
 struct process_part final : slot_part, durable::process_knowledge {
-    process_part(slot& its, bool is_on_server)
-        : slot_part(its),
-          wake_number(is_on_server ? std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25
-                                   : 0) {}
+    process_part(slot& its, bool is_local) : slot_part(its), watch(signal, is_local) {}
 
-    // Returns the origin of a contender. If `bound` is true, the contender is bound to this
-    // process. The first such call opens a mark of presence, which stays open as long as this
-    // object.
+    // Returns the origin of a contender. If it is `bound` to this process, opens a mark of
+    // presence, which stays open as long as this object.
     durable::origin origin(bool bound) {
         durable::origin from = here;
         if (!bound) {
@@ -232,24 +205,14 @@ struct process_part final : slot_part, durable::process_knowledge {
         return of.is_present(of_process);
     }
 
-    // Keeps a record and its text. Requires: decode() of the text returns this record.
+    // Requires: decode() of the text returns this record.
     void note(const durable::record& now, const std::string& text) {
         last_text.clear(); // in case that a copy throws
         last = now;
         last_text = text;
     }
 
-    // Closes the watch if no contender of this process waits. Called under the update lock.
-    void close_if_idle() noexcept {
-        // Order: relaxed; a waiter that is counted later has the update lock later, and opens it
-        // again.
-        if (waiting.load(std::memory_order_relaxed) == 0) {
-            watch.close();
-        }
-    }
-
-    // Called in a child of fork(), on the object of the parent. Closes its files, because a mark
-    // that stays open in the child would outlive the parent.
+    // Called in a child of fork(): a mark that stays open there would outlive the parent.
     void leave() noexcept {
         if (const auto mine = mark()) {
             mine->leave();
@@ -263,22 +226,20 @@ struct process_part final : slot_part, durable::process_knowledge {
 
     const durable::origin here = durable::this_origin(true); // where this process runs
     const std::string name = here.host + ":" + std::to_string(::getpid());
-    const std::int64_t wake_number; // on a server: origin::mark, the name of the wake socket
+    // If there is no mark of presence: the value of origin::mark, which names the wake socket.
+    const std::int64_t wake_number = std::stoll(fresh_nonce().substr(0, 7), nullptr, 16) << 25;
 
     mutex marking;
     std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark; constant afterwards
     bool can_have_none = false;              // under `marking`
     native_platform::atomic<bool> has_mark{false};
 
-    // The jobs of the lock in the background.
     const std::shared_ptr<job_queue> withdrawals =
         std::make_shared<job_queue>(&store_threads::post<>);
     const std::shared_ptr<job_queue> renewals = renewal_queue(of.store());
 
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
-    change_watch watch{signal};
-    native_platform::atomic<unsigned> waiting{0};     // contenders of this process
-    native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
+    change_watch watch;
 
     // The record that this process read or wrote last, and its stored text; empty if there is none.
     // A read that finds the same text, as most do, does not parse it again.
@@ -289,19 +250,11 @@ struct process_part final : slot_part, durable::process_knowledge {
 
 // ---- the rules
 
-// What a contender does if it is not granted its permits.
-enum class intent {
-    nothing, // it leaves no entry
-    queue,   // it enters the queue
-    wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait; before this read, opens the descriptors that notify
-};
-
-// What an acquisition asks for in addition to its ticket.
-struct acquire_wishes {
-    durable::description about{};
-    std::int64_t at_least_ms = 0;
-    bool listens = false; // terms::listens
+enum class intent { // of a contender that is not granted its permits
+    nothing,        // it leaves no entry
+    queue,          // it enters the queue
+    wait,           // as queue, and it is going to wait for the signal
+    listen          // as wait; before this read, opens a descriptor that notifies it
 };
 
 // The record at the time of a read.
@@ -332,15 +285,14 @@ public:
             options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
         terms_.max_waiters = options_.max_waiters;
         terms_.adopt_permits = options_.adopt_permits;
-        const bool sane =
-            durable::is_valid(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
-            options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
-            options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
-            options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
-            options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
-            options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
-            (terms_.clock != lock_clock::server ||
-             main_.of.guarantees().clock == lock_clock::server);
+        const bool sane = durable::is_valid(terms_, 0) && margin_ms_ > 0 &&
+                          margin_ms_ < terms_.lease_ms && options_.drift >= 0 &&
+                          options_.drift <= 10 && options_.retry_time.count() > 0 &&
+                          options_.attempt_limit.count() >= 0 && options_.poll_least.count() > 0 &&
+                          options_.poll_most >= options_.poll_least &&
+                          durable::detail::is_text(options_.holder_id, 0, durable::longest_name) &&
+                          (terms_.clock != lock_clock::server ||
+                           main_.of.guarantees().clock == lock_clock::server);
         if (!sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable lock"));
@@ -355,38 +307,27 @@ public:
         std::int64_t good_until_ms = 0; // granted, held: the end of the lease, on boottime_ms()
         // If the contender waits:
         std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
-        bool is_watched = false;       // each change after the read is signalled
-        bool can_be_watched = false;   // not yet: a try with intent::watch may achieve that
+        bool is_told = false;          // each change that concerns it is signalled
+        bool can_be_told = false;      // a try with intent::listen may make is_told true
     };
 
-    // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
-    // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence,
-    // and not to the process.
+    // Acquires the permits, or enters the queue. `terms` are those of the engine, with what the
+    // contender asks for. The outcome is never `refused`: a refusal is returned as an error. If
+    // `of` is not nullptr, the grant is bound to this mark of presence, and not to the process.
     result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
+                                              durable::terms terms,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
-                                              const acquire_wishes& wanted = {}) {
-        const auto& labels = wanted.about.labels;
-        const bool is_text =
-            is_utf8(t.holder_id) && is_utf8(t.nonce) && is_utf8(wanted.about.note) &&
-            std::all_of(labels.begin(), labels.end(), [](const durable::label& one) {
-                return is_utf8(one.key) && is_utf8(one.value);
-            });
-        if (!is_text) {
-            return unexpected{make_error_code(durable_errc::invalid_argument)};
-        }
+                                              const durable::description& about = {}) {
         process_part& mine = main_.own();
-        durable::terms terms = terms_;
         terms.enqueue = what != intent::nothing;
-        terms.at_least_ms = wanted.at_least_ms;
-        terms.listens = wanted.listens;
         durable::contender self{t.holder_id, t.nonce, t.weight,
-                                mine.origin(t.process_bound && of == nullptr), wanted.about};
+                                mine.origin(t.process_bound && of == nullptr), about};
         if (of != nullptr) {
             self.from.mark = of->mark();
         }
         acquired got;
-        bool is_true_unstored = false; // what the contender learnt is true, stored or not
+        bool is_true_unstored = false; // the outcome is valid even if nothing was stored
         const auto rule = [&](record_view& view, bool maybe_done) {
             durable::acquire_outcome& out = got.outcome;
             terms.first_fence = view.first_fence;
@@ -399,22 +340,19 @@ public:
             if (out.status == durable::acquire_status::waiting) {
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
-                if (what >= intent::wait) {
-                    // Order: relaxed, both; a waiter that is counted later has the update lock
-                    // later, and calls follow() again.
-                    mine.watch.follow(view.record, view.here,
-                                      mine.hearing_all.load(std::memory_order_relaxed) != 0,
-                                      mine.waiting.load(std::memory_order_relaxed) > 1);
-                    got.is_watched = mine.watch.hears();
-                    got.can_be_watched = mine.watch.can_open();
-                }
+            }
+            if (what >= intent::wait) {
+                mine.watch.follow(view.record, view.here);
+                got.is_told = mine.watch.hears(self.from.mark);
+                got.can_be_told = out.status == durable::acquire_status::waiting &&
+                                  mine.watch.can_open(self.from.mark);
             }
             const bool is_refused = out.status == durable::acquire_status::refused;
             const bool is_held = out.status == durable::acquire_status::waiting && !terms.enqueue;
             is_true_unstored = !maybe_done && (is_refused || is_held);
             return out.changed || (view.is_mended && !is_refused);
         };
-        const std::error_code error = update(main_, what, until, rule);
+        const std::error_code error = update(main_, what, until, rule, self.from.mark);
         if (error && !is_true_unstored) {
             return unexpected{error};
         }
@@ -424,9 +362,8 @@ public:
         return got;
     }
 
-    // Renews the lease. Returns the time until which the lease is valid on this machine. If `apart`
-    // is true, the renewal uses slot::for_renewals() if there is one, and so does not wait for the
-    // update lock of the lock's slot.
+    // Returns the time until which the lease is valid on this machine. If `apart` is true, uses
+    // slot::for_renewals() if there is one, and so does not wait for the update lock.
     // Returns: lock_lost if the grant is lost.
     result<std::int64_t, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
@@ -447,8 +384,7 @@ public:
     }
 
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
-    // is true, writes the record even then, so that a delayed write of an earlier try finds another
-    // version and fails.
+    // is true, writes the record even then, so that a delayed write of an earlier try fails.
     // Returns: clock_mismatch if the grant has a minimum hold time and the record has another
     // clock, unless `how.undo` is true.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
@@ -466,6 +402,7 @@ public:
                 durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how) !=
                 durable::release_status::not_there;
             was_there = is_removed || maybe_done;
+            main_.own().watch.follow(view.record, view.here); // one waiter less, perhaps
             return is_removed || how.settle;
         };
         if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
@@ -518,7 +455,7 @@ public:
         signal().signal();
         return done;
     }
-    // Replaces a record that cannot be read. If it can be read, changes nothing and returns false.
+    // Returns false if the record can be read.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
         process_part& mine = main_.own();
         const std::lock_guard turn(mine.turn);
@@ -556,14 +493,10 @@ public:
     // Keeps the mark of presence of a ticket that is bound to this process: see bound_tickets.
     // Throws: std::bad_alloc, std::system_error.
     void keep_mark(const durable_ticket& t) {
-        const auto mark = t.process_bound ? main_.own().mark() : nullptr;
-        if (mark != nullptr) {
+        if (const auto mark = t.process_bound ? main_.own().mark() : nullptr) {
             auto& all = of_process<bound_tickets>();
             const std::lock_guard held(all.lock);
-            auto& marks = all.marks[t.nonce];
-            if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
-                marks.push_back(mark);
-            }
+            all.marks[t.nonce].insert(mark);
         }
     }
 
@@ -590,42 +523,20 @@ public:
     }
     const durable::terms& terms() const noexcept { return terms_; }
     bool is_local() const noexcept { return !main_.of.guarantees().multi_host; }
-    std::int64_t warn_before_ms() const noexcept { // durable_options::warn_before
-        return options_.warn_before.count() != 0 ? options_.warn_before.count()
-                                                 : (terms_.lease_ms - margin_ms_) / 3;
-    }
+    // How long before the loss of a lock the observer is warned.
+    std::int64_t warn_before_ms() const noexcept { return (terms_.lease_ms - margin_ms_) / 3; }
 
     // What this process keeps for the lock. The signal wakes all its waiters.
     change_signal& signal() { return *main_.own().signal; }
     const std::shared_ptr<job_queue>& withdrawals() { return main_.own().withdrawals; }
     const std::shared_ptr<job_queue>& renewals() { return main_.own().renewals; }
 
-    // Count the waiters of this process. While there are waiters, a watch of the slot may be open.
-    // The last end_waiting() closes it. If another thread holds the update lock then, the next
-    // update closes it. `hears_all`: the waiter wants to be notified of every change.
-    void begin_waiting(bool hears_all) noexcept {
-        process_part& mine = main_.own();
-        // Order: relaxed, both; the update lock orders them before the read that opens the watch.
-        mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
-        mine.waiting.fetch_add(1, std::memory_order_relaxed);
-    }
-    void end_waiting(bool hears_all) noexcept {
-        process_part& mine = main_.own();
-        // Order: relaxed, both; the numbers publish nothing else.
-        mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
-        const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
-        if (is_last && mine.turn.try_lock()) {
-            const std::lock_guard turn(mine.turn, std::adopt_lock);
-            mine.close_if_idle();
-        }
-    }
-
 private:
     // A slot, and the state that each process keeps for it.
     struct access {
         explicit access(slot_ref to) noexcept : of(std::move(to)) {}
         process_part& own() {
-            return parts.get([this] { return process_part(*of, of.guarantees().multi_host); });
+            return parts.get([this] { return process_part(*of, !of.guarantees().multi_host); });
         }
 
         slot_ref of;
@@ -645,20 +556,19 @@ private:
 
     // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes
     // the record, and returns true if the record has to be stored. The observer is not told of an
-    // error that the rule sets in record_view::refused.
+    // error that the rule sets in record_view::refused. `mark` is origin::mark of the contender.
     template <class Rule>
-    std::error_code update(access& by, intent what, deadline until, Rule rule) {
+    std::error_code update(access& by, intent what, deadline until, Rule rule,
+                           std::int64_t mark = 0) {
         process_part& mine = by.own();
         std::vector<std::int64_t> concerned; // marks of the processes to wake
         std::error_code refused;
         const auto begin = [&] {
-            mine.close_if_idle();
-            if (what == intent::watch) {
-                const auto mark = mine.mark();
-                mine.watch.open(mine.of, mark != nullptr ? mark->mark() : mine.wake_number);
+            if (what == intent::listen) {
+                mine.watch.open(mark);
             }
             if (what >= intent::wait) {
-                mine.watch.drain();
+                mine.watch.drain(mine.of, mark);
             }
         };
         const auto apply = [&](const slot_snapshot& from, std::int64_t looked_ms, bool maybe_done,

@@ -2,8 +2,7 @@
 #ifndef BIDE_DURABLE_IMPL_ACQUIRE_ALL_HPP
 #define BIDE_DURABLE_IMPL_ACQUIRE_ALL_HPP
 
-// The locks are acquired in the order of their keys, so no two callers wait for each other. Each
-// lock is first tried without a wait. If that fails, the record of the lock is read before the
+// Each lock is first tried without a wait. If that fails, the record of the lock is read before the
 // wait. If the record shows a grant of this same call, two locks of the list share the record. Then
 // the wait would never end, so the call fails with durable_errc::invalid_argument.
 
@@ -45,12 +44,10 @@ struct held_locks {
         return std::all_of(held.begin(), held.end(),
                            [](const auto& one) { return one->guard.is_held(); });
     }
-    // Returns true if the record has the grant of one of these guards.
     bool has_grant_in(const durable::record& r) const {
         return std::any_of(held.begin(), held.end(), [&r](const auto& mine) {
             const std::string& nonce = mine->guard.ticket().nonce;
-            return std::any_of(r.holders.begin(), r.holders.end(),
-                               [&nonce](const auto& one) { return one.nonce == nonce; });
+            return std::ranges::find(r.holders, nonce, &durable::holder::nonce) != r.holders.end();
         });
     }
 

@@ -2,8 +2,6 @@
 #ifndef BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 #define BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 
-// Runs and waits are coroutines. The blocking functions run them.
-
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/leader_election.hpp>
 
@@ -18,17 +16,10 @@ struct candidate {
         const std::lock_guard held(lock);
         return leads() ? term->fence() : 0;
     }
-    bool set_runs(bool now) { // returns false if that was so before
+    // Sets a member, and returns what it was before.
+    template <class T> T set(T candidate::* member, std::type_identity_t<T> now) {
         const std::lock_guard held(lock);
-        return std::exchange(runs, now) != now;
-    }
-    void set_ends(const std::stop_source& now) {
-        const std::lock_guard held(lock);
-        ends = now;
-    }
-    void set_term(const durable_guard* now) {
-        const std::lock_guard held(lock);
-        term = now;
+        return std::exchange(this->*member, std::move(now));
     }
 
     mutex lock;
@@ -113,13 +104,13 @@ inline task<leader_answer> wait_for_leader(election_ptr it, leader_wait what) {
 // ---- runs
 
 // A term of the candidate, from its election to the destruction of this object. In a child of
-// fork(), the destructor changes the child's candidate, which has no term.
+// fork(), the destructor has no effect: the child's candidate has no term.
 struct term_of_run {
     term_of_run(election& its, durable_guard won, const std::stop_source& ends)
         : of(its), held(std::move(won), ends) {
-        of.own().set_term(&held.guard);
+        of.own().set(&candidate::term, &held.guard);
     }
-    ~term_of_run() { of.own().set_term(nullptr); }
+    ~term_of_run() { of.own().set(&candidate::term, nullptr); }
 
     election& of;
     linked_guard held; // its loss stops `ends`
@@ -131,10 +122,10 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
         co_return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
     candidate& me = it->own();
-    if (!me.set_runs(true)) {
+    if (me.set(&candidate::runs, true)) {
         co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
     }
-    const auto end = [](election* of) { of->own().set_runs(false); };
+    const auto end = [](election* of) { of->own().set(&candidate::runs, false); };
     const std::unique_ptr<election, decltype(end)> at_the_end(it.get(), end);
     const std::stop_token cancelled = this_task::get_stop_token();
     while (!stop.stop_requested()) {
@@ -144,7 +135,7 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
         const std::stop_source ends;
         const linked_stop on_stop(stop, stops_other{ends});
         const linked_stop on_cancel(cancelled, stops_other{ends});
-        me.set_ends(ends);
+        me.set(&candidate::ends, ends);
         acquire_request request;
         request.stop = ends.get_token();
         auto electing = acquire_task(it->engine, std::move(request));
@@ -159,7 +150,7 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
             if (&it->own() != &me) { // a child of fork() has returned from on_elected
                 co_return unexpected{make_error_code(errc::stopped)};
             }
-            me.set_term(nullptr);
+            me.set(&candidate::term, nullptr);
             auto releasing = term.held.guard.async_release();
             static_cast<void>(co_await std::move(releasing));
             it->tell();

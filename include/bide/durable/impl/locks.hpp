@@ -8,9 +8,7 @@
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/locks.hpp>
 
-#include <random>
-
-#if defined(__linux__)
+#if __has_include(<sys/random.h>)
 #include <sys/random.h>
 #endif
 
@@ -43,17 +41,12 @@ durable_ticket::parse(std::string_view text) {
 
 namespace detail {
 
-// Avoids std::random_device where possible. With libstdc++, each use of it asks the processor which
-// instructions it has, which takes tens of microseconds on a virtual machine.
+// No std::random_device: with libstdc++, each use of it asks the processor which instructions it
+// has, which takes tens of microseconds on a virtual machine.
 BIDE_DURABLE_INLINE std::string fresh_nonce() {
     std::uint32_t words[4];
-    bool is_filled = false;
-#if defined(__linux__)
-    is_filled = ::getrandom(words, sizeof words, 0) == static_cast<ssize_t>(sizeof words);
-#endif
-    if (!is_filled) {
-        std::random_device entropy;
-        std::generate(words, words + 4, std::ref(entropy));
+    if (::getentropy(words, sizeof words) != 0) {
+        throw_error(std::error_code(errno, std::system_category()));
     }
     std::string nonce;
     nonce.reserve(32);
@@ -63,29 +56,6 @@ BIDE_DURABLE_INLINE std::string fresh_nonce() {
         }
     }
     return nonce;
-}
-
-BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
-    std::size_t length = 0;
-    while ((length = utf8_length(text)) != 0) {
-        text.remove_prefix(length);
-    }
-    return text.empty();
-}
-
-BIDE_DURABLE_INLINE std::string printable_line(std::string_view text) {
-    std::string line;
-    while (!text.empty()) {
-        const std::size_t length = utf8_length(text);
-        const auto first = static_cast<unsigned char>(text[0]);
-        // U+0080 to U+009F are control characters, too: some terminals obey them.
-        const bool is_control =
-            first < ' ' || first == 0x7f ||
-            (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
-        line += length == 0 || is_control ? "?" : text.substr(0, length);
-        text.remove_prefix(std::max<std::size_t>(length, 1));
-    }
-    return line;
 }
 
 } // namespace detail
@@ -118,7 +88,7 @@ BIDE_DURABLE_INLINE durable_ticket durable_semaphore::ticket(std::string holder_
 // answered that the ticket has neither a grant nor a place in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_semaphore::try_acquire(durable_ticket& t) {
-    const auto got = engine_->acquire(t, detail::intent::queue);
+    const auto got = engine_->acquire(t, detail::intent::queue, engine_->terms());
     if (got || may_pass(got.error())) {
         engine_->keep_mark(t);
     }

@@ -9,8 +9,8 @@
 // drain away. Tokens that are taken are available when the debt is at most burst * period_ns. So
 // they become available in the order in which they were taken.
 //
-// The record stores no time in the future. So if the clock is set back, or after a reboot, the debt
-// drains from the new time on, and no wait becomes longer.
+// The record does not store when tokens become available. So if the clock is set back, or after a
+// reboot, the debt drains from the new time on, and no wait becomes longer.
 
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/rate_limiter.hpp>
@@ -52,9 +52,8 @@ struct token_rate {
     friend bool operator==(const token_rate&, const token_rate&) = default;
 };
 
-// A time of the clock of a limiter. With lock_clock::boottime, two times of the same boot are
-// compared by now_ms. Times of different boots, or of containers with different boottime clocks,
-// are compared by unix_ms.
+// A time of the clock of a limiter. With lock_clock::boottime, times of different boots (as of
+// containers with different boottime clocks) are compared by unix_ms, all others by now_ms.
 struct rate_time {
     lock_clock clock = lock_clock::boottime;
     std::int64_t now_ms = 0;
@@ -75,7 +74,7 @@ struct rate_record {
 
     // Drains the debt until `now`. If `now` is earlier than the record's time by at most
     // tolerance_ms, nothing changes: this clock is only behind that of another limiter. If `now` is
-    // earlier than that, the clock was set back.
+    // even earlier, the clock was set back: the debt drains from `now` on.
     void advance(const rate_time& now, std::int64_t tolerance_ms) {
         const bool is_other_boot =
             at.clock == lock_clock::boottime && (at.boot != now.boot || at.boot.empty());
@@ -112,16 +111,6 @@ struct rate_record {
         debt = std::max<std::int64_t>(debt - n * rate.period_ns, 0);
         last.clear();
         return true;
-    }
-
-    // Changes the rate and the burst to those of `to`. Reserved tokens become available at the same
-    // time as before. If none is reserved, the bucket keeps its tokens, up to the new burst.
-    void adopt(const token_rate& to) {
-        const std::int64_t wait = rate.wait_ns(debt);
-        const std::int64_t there = std::min(rate.available(debt), to.burst);
-        const std::int64_t room = (token_rate::most - to.capacity()) / to.count;
-        debt = to.capacity() + std::min(wait, room) * to.count - there * to.period_ns;
-        rate = to;
     }
 };
 
@@ -168,8 +157,8 @@ public:
         const bool is_sane =
             its_rate && clock_ != lock_clock::observed &&
             (clock_ != lock_clock::server || slot_.guarantees().clock == lock_clock::server) &&
-            options.clock_tolerance.count() >= 0 && options.longest_wait.count() >= 0 &&
-            options.retry_time.count() > 0 && options.attempt_limit.count() >= 0;
+            options.longest_wait.count() >= 0 && options.retry_time.count() > 0 &&
+            options.attempt_limit.count() >= 0;
         if (!is_sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));
@@ -201,6 +190,7 @@ public:
     deadline retry_end() const { return deadline::after(options.retry_time); }
     std::string explain() { return own().explain(); }
 
+    static constexpr std::int64_t clock_tolerance_ms = 1'000;
     const rate_options options;
     const token_rate rate;
 
@@ -235,13 +225,10 @@ private:
             if (r.at.clock != clock_) {
                 return unexpected{make_error_code(durable_errc::clock_mismatch)};
             }
-            r.advance(now, options.clock_tolerance.count());
+            r.advance(now, clock_tolerance_ms);
         }
         if (r.rate != rate) {
-            if (!options.adopt_rate) {
-                return unexpected{make_error_code(durable_errc::permits_mismatch)};
-            }
-            r.adopt(rate);
+            return unexpected{make_error_code(durable_errc::permits_mismatch)};
         }
         if (from.fell_back) { // tokens of the lost value may have been taken
             r.debt = std::max(r.debt, r.rate.capacity());
@@ -265,15 +252,13 @@ struct taken_tokens {
     ~taken_tokens() {
         if (is_unused) {
             try_to([this] {
-                static_cast<void>(store_call::start(std::make_shared<store_call>(
-                    [back = giving_back()] { try_to([&] { static_cast<void>(back()); }); },
-                    call_kind::has_to_run)));
+                static_cast<void>(store_call<result<void, std::error_code>>::start(
+                    giving_back(), call_kind::has_to_run));
             });
         }
     }
 
-    // Returns a function that gives the tokens back unless others were taken later. It may outlive
-    // this.
+    // The function gives the tokens back unless others were taken later. It may outlive this.
     std::function<result<void, std::error_code>()> giving_back() const {
         return [to = from, n = count, id = nonce] {
             return to->update(to->retry_end(), [&](rate_record& r) { return r.give_back(n, id); });
@@ -313,7 +298,7 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
 }
 
 // Acquires n tokens, and returns `acquired`; if they become available only after the end of the
-// wait, returns `late`. If the caller leaves the call to the store, the tokens are given back.
+// wait, returns `late`. If the caller leaves before the store answers, the tokens are given back.
 template <class Answer>
 task<Answer> acquire_tokens(std::shared_ptr<rate_store> from, std::int64_t n, rate_wait wait,
                             Answer acquired, Answer late) {

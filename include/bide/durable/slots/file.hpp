@@ -33,7 +33,7 @@ struct file_slot_options {
     /// How long an operation waits for the lock. A stopped process can hold it for any time.
     std::chrono::milliseconds retry_time{10'000};
 
-    /// The mode of new files, less the umask. A process that may read the lock file may block all
+    /// The mode of new files, less the umask. A process that can read the lock file can block all
     /// others. Processes that share the slot need read and write permission on both files.
     unsigned mode = 0600;
 
@@ -68,26 +68,17 @@ struct file_slot_options {
 /// update_locked(), and changes nothing. replace_damaged() exchanges the damaged file for a new one
 /// in one step, and keeps it as `.damaged`. It fails where the system cannot do that.
 ///
-/// On Linux, watch() makes a watch. It reports each change by any process when the change is
-/// durable, the end of a mark of presence, and the end of a slot object that used the file. If
-/// another program removes or renames the lock file, and in a child of fork(), drain() returns
-/// ESTALE: make a new watch then. Each watch uses an inotify instance; the process keeps one more.
-///
 /// be_present() takes a mark in the lock file, if the system has locks of open files (Linux has
 /// them). is_present() never waits for the lock.
-class file_slot : public detail::local_slot_handle {
+class file_slot : public detail::slot_handle {
 public:
     /// What the slot promises.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
-    /// Remembers the path; touches no file. A relative path is resolved against the current working
-    /// directory at once.
+    /// Touches no file. A relative path is resolved against the working directory at once.
     /// Requires: the directory exists and is readable; only trusted users may change it.
     /// Throws: std::bad_alloc.
     explicit file_slot(const std::string& path, const file_slot_options& options = {});
-
-    /// Makes a watch.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 
     /// Returns true if the mark was taken on the open file of `descriptor`.
     bool has_mark(int descriptor, std::int64_t mark) const noexcept;

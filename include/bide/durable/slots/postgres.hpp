@@ -8,9 +8,8 @@
 /// with several hosts requires libpq 12 or later.
 ///
 /// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null),
-/// or the one of postgres_slot_options::table. All slots of a process use the table that the first
-/// slot found. If that table is dropped and created again, the slots refuse the new table until all
-/// of them are destroyed.
+/// or postgres_slot_options::table. If it is dropped and created again, all slots of the process
+/// refuse the new one until all of them are destroyed.
 ///
 /// A load is one SELECT, and a compare-and-swap one UPDATE ... WHERE version = .... Each is a
 /// transaction of its own, without session state or prepared statements. So the slot works behind a
@@ -21,9 +20,9 @@
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
 /// for every setting of `synchronous_commit`. A lock may have two holders on a server with fsync =
 /// off, and after a failover to a standby that was not synchronous. The slot refuses the answers of
-/// a standby. If the connection string names several hosts, add target_session_attrs=read-write.
-/// libpq tries one host after the other. A host whose machine does not answer gets an equal share
-/// of the time. A host that accepts the connection and sends nothing takes all of it.
+/// a standby. If the connection string names several hosts, add target_session_attrs=read-write. A
+/// host whose machine does not answer gets an equal share of the time. A host that accepts the
+/// connection and sends nothing takes all of it.
 ///
 /// Every operation ends within `retry_time`, except for what libpq does not bound: looking up names
 /// of hosts and services, Kerberos, LDAP. If another transaction has locked the row, an operation
@@ -36,9 +35,9 @@
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
 /// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
 /// another table than before, ZB003 not a PostgreSQL server (which is not noticed if the server
-/// sends nothing), ZB004 no such host. If the program has translated texts of libpq, ZB003, ZB004
-/// and an invalid option of the connection string are reported as 08001. Errors that last until an
-/// operator acts compare equal to std::errc::permission_denied, no_such_file_or_directory,
+/// sends nothing), ZB004 no such host. If the program's locale translates libpq's texts, ZB003,
+/// ZB004 and an invalid option of the connection string are reported as 08001. Errors that last
+/// until an operator acts compare equal to std::errc::permission_denied, no_such_file_or_directory,
 /// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass.
 
 #include <bide/durable/slot.hpp>
@@ -131,12 +130,10 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
 struct postgres_slot_options {
     /// The table: `name`, which is in the schema `public`, or `schema.name`. Names have letters,
     /// digits and underscores, and are case-sensitive. search_path is not used. Requires: all users
-    /// of a lock name the same table, because each table is another lock.
+    /// of a lock name the same table, because each table is another lock. If the table is missing,
+    /// the slot creates it. This needs CREATE on the schema: from PostgreSQL 15 on, not every role
+    /// has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
     std::string table = "bide_lock";
-
-    /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
-    /// not every role has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
-    bool create_table = true;
 
     /// The longest time of one operation, including connecting.
     std::chrono::milliseconds retry_time{10'000};
@@ -146,9 +143,8 @@ struct postgres_slot_options {
 };
 
 /// A slot that is one row of a PostgreSQL table.
-/// Blocks: each operation for one round trip, and for connecting and looking for the table if
-/// needed. If all connections are in use, also for the earlier calls of other slots of this
-/// process.
+/// Blocks: each operation for one round trip, for connecting and looking for the table if needed,
+/// and for earlier calls of other slots of this process if all connections are in use.
 /// Throws: std::bad_alloc.
 class postgres_slot final : public detail::slot_handle {
 public:

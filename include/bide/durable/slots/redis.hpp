@@ -3,18 +3,18 @@
 #define BIDE_DURABLE_SLOTS_REDIS_HPP
 
 /// \file
-/// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
-/// a hash of two fields, the version v and the value p. One script compares the version and sets
-/// both fields. The user needs these commands: eval, evalsha, time, type, hmget, hset and persist.
+/// A slot in Redis 5 or later. Requires hiredis 0.14 or later and libcurl (link with -lhiredis
+/// -lcurl). The key holds a hash of two fields, the version v and the value p. One script compares
+/// the version and sets both fields. The user needs these commands: eval, evalsha, time, type,
+/// hmget, hset and persist.
 ///
 /// This slot may forget what it acknowledged, and a lock over it requires bide::allow_relaxed:
 ///   - Redis sends its writes to the replicas after it has acknowledged them. A replica that takes
 ///     over may miss the last writes, and two contenders may hold the lock.
 ///   - With `appendfsync everysec`, the default, a crash of the machine loses up to one second.
 ///   - With `maxmemory` and an eviction policy, the server may delete the key.
-/// These settings lose the least: `appendonly yes`, `appendfsync always`, `maxmemory-policy
-/// noeviction`, and `min-replicas-to-write 1` if there are replicas. The resource should check
-/// tokens.
+/// These lose the least: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`, and
+/// with replicas `min-replicas-to-write 1`. The resource should check tokens.
 ///
 /// A version is the server's time in microseconds when the value was stored, or the previous
 /// version plus one if that is greater. So no version occurs twice, even if a key is deleted and
@@ -25,11 +25,7 @@
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
 /// values may be old; the next operation looks the name up again.
-///
-/// TLS requires OpenSSL (link with -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL where the
-/// slot is compiled. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
-/// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
-/// server's certificate and name.
+/// With TLS, the slot always verifies the server's certificate and name.
 
 #include <bide/durable/slot.hpp>
 
@@ -49,8 +45,7 @@ struct redis_slot_options {
     /// The PEM file of the client's key. Empty: it is in cert_file.
     std::string key_file{};
 
-    /// The longest time of one operation, without the time to look up the host's name. If the name
-    /// has IPv4 addresses, hiredis tries only the first; otherwise only the first IPv6 address.
+    /// The longest time of one operation. libcurl before 7.87 does not interrupt a name look-up.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes.
@@ -60,16 +55,16 @@ struct redis_slot_options {
 /// A slot in a key of a Redis server.
 ///
 /// If the server cannot be reached, sends nothing or closes the connection, the error is timed_out
-/// or an error code of the operating system. If the server is busy or loads its data, the error is
-/// resource_unavailable_try_again. If the key holds a value that no slot has written, the error is
-/// durable_errc::corrupt_record. The following errors last until an operator acts:
+/// or an error code of the operating system; if it is busy or loads its data,
+/// resource_unavailable_try_again; if the key holds a value that no slot has written,
+/// durable_errc::corrupt_record. These errors last until an operator acts:
 /// - permission_denied: the server denies access, or one side rejects the other's certificate
 /// - protocol_error: the answer is not from Redis, or is not TLS
-/// - invalid_argument: there is no such database
+/// - invalid_argument: there is no such database, or a file of certificates or keys cannot be read
 /// - operation_not_supported: the server lacks a command, or redirects to another node
 ///
 /// If a request to store a value was sent completely and not answered, the status is
-/// `indeterminate`.
+/// `indeterminate`. For libcurl and fork() see etcd_slot.
 /// Blocks: each operation for one round trip, at most `retry_time`.
 /// Throws: std::bad_alloc.
 class redis_slot final : public detail::slot_handle {

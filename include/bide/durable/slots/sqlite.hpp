@@ -17,7 +17,7 @@
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks while a thread is in an operation of a slot or destroys a slot, the child's operations
 /// fail with operation_not_permitted. In WAL mode, the program must have no other connection to the
-/// same file open at the fork. Otherwise the child inherits SQLite's notes of the parent's locks.
+/// same file open at the fork. Otherwise the child takes the parent's locks for its own.
 
 #include <bide/durable/slot.hpp>
 
@@ -41,10 +41,9 @@ const std::error_category& sqlite_category() noexcept;
 
 /// How the database file survives a crash.
 enum class sqlite_journal {
-    /// An empty database gets WAL mode if SQLite has shared memory and is of a version in which WAL
-    /// is safe: 3.51.3 or later, 3.50.7 or a later 3.50.x, 3.44.6 or a later 3.44.x. A database in
-    /// WAL mode stays in that mode; if WAL is not safe, operations fail with
-    /// operation_not_supported. In all other cases, the slot uses `persist`.
+    /// An empty database gets WAL mode if SQLite has shared memory and WAL is safe: from 3.51.3 on,
+    /// in 3.50.x from 3.50.7 on, in 3.44.x from 3.44.6 on. A database in WAL mode keeps it; if WAL
+    /// is not safe, operations fail with operation_not_supported. All others get `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.
@@ -90,7 +89,7 @@ struct sqlite_slot_options {
 ///
 /// be_present() takes a mark in `<path>-bide`, even while the database is locked. It returns
 /// errc::operation_not_supported if that file cannot be made or written.
-class sqlite_slot : public detail::local_slot_handle {
+class sqlite_slot : public detail::slot_handle {
 public:
     /// What the slot promises.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};

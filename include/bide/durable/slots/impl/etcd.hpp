@@ -9,28 +9,21 @@
 // are zero, false or empty are left out.
 
 #include <bide/durable/record_json.hpp>
-#include <bide/durable/slots/detail/server/server_slot.hpp>
+#include <bide/durable/slots/detail/server/curl.hpp>
 #include <bide/durable/slots/etcd.hpp>
 
 #include <cstring>
 
-#include <curl/curl.h>
-#include <fcntl.h>
-#include <sys/types.h>
-#include <unistd.h>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// What identifies a connection.
 struct etcd_target {
     std::vector<std::string> endpoints{}; // URLs without a login and without a '/' at the end
     std::string user{};
     std::string password{};
     tls_files tls{};
 
-    // Returns a text for messages, without the password.
-    std::string name() const {
+    std::string name() const { // for messages, without the password
         std::string text = "etcd at ";
         for (const std::string& each : endpoints) {
             text += (&each == &endpoints.front() ? "" : ",") + each;
@@ -176,29 +169,13 @@ inline std::optional<slot_snapshot> etcd_snapshot(const etcd_answer& a) {
 
 using etcd_result = server_answer<std::string>; // the body
 
-// A handle of libcurl with at most one connection. libcurl connects when it is needed. Used by one
-// thread at a time. Its address is passed to libcurl.
-//
 // If a connection that was used before ends without an answer, libcurl sends the request again. But
 // the server may have acted on the first request. To prevent that, this class refuses libcurl two
 // things: to rewind the body, and to open a socket after libcurl has read a part of the body. The
 // second request then fails.
-class etcd_client final : public server_client<etcd_target> {
+class etcd_client final : public server_client<etcd_target>, public curl_handle {
 public:
     using server_client::server_client;
-    ~etcd_client() { drop(); }
-
-    // A child of fork() closes the socket and leaks the rest: libcurl's clean-up may send the
-    // server a message that ends the parent's connection.
-    void drop() noexcept {
-        if (handle_ != nullptr && owner_ != ::getpid()) {
-            curl_socket_t fd = CURL_SOCKET_BAD;
-            ::curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &fd);
-            ::close(fd);
-            static_cast<void>(handle_.release());
-        }
-        handle_.reset();
-    }
 
     // libcurl connects during a call, so these functions have nothing to do.
     bool is_open() const noexcept { return true; }
@@ -261,7 +238,7 @@ private:
                 continue;
             }
             if (got.error == std::errc::connection_reset) {
-                handle_.reset(); // libcurl would still try to rewind the body
+                drop(); // libcurl would still try to rewind the body
             }
             if (!got.error || (!got.may_have_stored && status_ != 0)) {
                 return got;
@@ -274,27 +251,11 @@ private:
         }
     }
 
-    // Makes the handle. Returns false if there is no memory.
-    bool make() {
-        static const bool is_ready = ::curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-        handle_.reset(is_ready ? ::curl_easy_init() : nullptr);
-        const auto name = [this](CURLoption option, const std::string& file) {
-            return file.empty() || set(option, file.c_str());
-        };
-        return handle_ != nullptr && set(CURLOPT_NOSIGNAL, 1L) && set(CURLOPT_POST, 1L) &&
-#if LIBCURL_VERSION_NUM >= 0x075700
-               // At the end of its time libcurl does not wait for its thread that looks up a name.
-               set(CURLOPT_QUICK_EXIT, 1L) &&
-#endif
-               set(CURLOPT_PROXY, "") && set(CURLOPT_MAXCONNECTS, 1L) &&
-               set(CURLOPT_TCP_KEEPALIVE, 1L) &&
+    bool make_for_posts() {
+        return make(to_.tls) && set(CURLOPT_POST, 1L) && set(CURLOPT_MAXCONNECTS, 1L) &&
                set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1)) &&
                set(CURLOPT_READFUNCTION, &give) && set(CURLOPT_READDATA, this) &&
-               set(CURLOPT_WRITEFUNCTION, &take) && set(CURLOPT_WRITEDATA, this) &&
-               set(CURLOPT_SOCKOPTFUNCTION, &opened) && set(CURLOPT_SOCKOPTDATA, this) &&
-               set(CURLOPT_ERRORBUFFER, static_cast<char*>(text_)) &&
-               name(CURLOPT_CAINFO, to_.tls.ca_file) && name(CURLOPT_SSLCERT, to_.tls.cert_file) &&
-               name(CURLOPT_SSLKEY, to_.tls.key_file);
+               set(CURLOPT_WRITEFUNCTION, &take) && set(CURLOPT_WRITEDATA, this);
     }
 
     // Sends a request to the present endpoint, at /v3 and `path`. `left` endpoints share the
@@ -315,23 +276,22 @@ private:
             }
         }
         body_ = body;
-        given_ = 0;
+        may_open_ = true;
         answer_.clear();
         wants_login_ = false;
         status_ = 0;
-        text_[0] = '\0';
-        if ((handle_ == nullptr && !make()) || !set(CURLOPT_URL, url.c_str()) ||
+        if ((handle_ == nullptr && !make_for_posts()) || !set(CURLOPT_URL, url.c_str()) ||
             !set(CURLOPT_HTTPHEADER, headers.get()) ||
             !set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size())) ||
             !set(CURLOPT_CONNECTTIMEOUT_MS, share) ||
             !set(CURLOPT_TIMEOUT_MS, may_repeat ? share : rest)) {
-            handle_.reset();
+            drop();
             return {{}, std::make_error_code(std::errc::not_enough_memory)};
         }
-        const CURLcode code = without_sigpipe([&] { return ::curl_easy_perform(handle_.get()); });
+        const CURLcode code = perform();
         if (const std::error_code error = error_of(code)) {
             // The server refuses a certificate in the handshake, before it reads the request.
-            const bool was_sent = given_ == body.size() && error != std::errc::permission_denied;
+            const bool was_sent = body_.empty() && error != std::errc::permission_denied;
             return {{},
                     error,
                     was_sent,
@@ -397,10 +357,10 @@ private:
 
     static std::size_t give(char* to, std::size_t size, std::size_t n, void* of) noexcept {
         etcd_client& self = *static_cast<etcd_client*>(of);
-        const std::string_view rest = self.body_.substr(self.given_);
-        const std::size_t given = std::min(rest.size(), size * n);
-        std::memcpy(to, rest.data(), given);
-        self.given_ += given;
+        const std::size_t given = std::min(self.body_.size(), size * n);
+        std::memcpy(to, self.body_.data(), given);
+        self.body_.remove_prefix(given);
+        self.may_open_ = self.may_open_ && given == 0;
         return given;
     }
     static std::size_t take(char* from, std::size_t size, std::size_t n, void* of) noexcept {
@@ -409,73 +369,12 @@ private:
                               try_to([&] { self.answer_.append(from, size * n); });
         return is_taken ? size * n : 0;
     }
-    static int opened(void* of, curl_socket_t fd, curlsocktype) noexcept {
-        ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-        return static_cast<etcd_client*>(of)->given_ == 0 ? CURL_SOCKOPT_OK : CURL_SOCKOPT_ERROR;
-    }
 
-    // Calls the function curl_easy_setopt, not the macro of the same name.
-    template <class Value> bool set(CURLoption option, Value value) const noexcept {
-        return (::curl_easy_setopt)(handle_.get(), option, value) == CURLE_OK;
-    }
-
-    std::error_code error_of(CURLcode code) const noexcept {
-        static constexpr std::pair<CURLcode, std::errc> meanings[] = {
-            {CURLE_OPERATION_TIMEDOUT, std::errc::timed_out},
-            {CURLE_OUT_OF_MEMORY, std::errc::not_enough_memory},
-            {CURLE_WRITE_ERROR, std::errc::message_size}, // take() refused
-            {CURLE_COULDNT_RESOLVE_HOST, std::errc::host_unreachable},
-            {CURLE_SEND_ERROR, std::errc::connection_reset},
-            {CURLE_RECV_ERROR, std::errc::connection_reset},
-            {CURLE_GOT_NOTHING, std::errc::connection_reset},
-            {CURLE_PARTIAL_FILE, std::errc::connection_reset},
-            {CURLE_SEND_FAIL_REWIND, std::errc::connection_reset},
-            {CURLE_ABORTED_BY_CALLBACK, std::errc::connection_reset}, // opened() refused
-            {CURLE_UNSUPPORTED_PROTOCOL, std::errc::protocol_error},  // the server's
-            {CURLE_WEIRD_SERVER_REPLY, std::errc::protocol_error},
-            {CURLE_SSL_CONNECT_ERROR, std::errc::protocol_error},
-            {CURLE_PEER_FAILED_VERIFICATION, std::errc::permission_denied},
-            {CURLE_SSL_ISSUER_ERROR, std::errc::permission_denied},
-            {CURLE_SSL_CERTPROBLEM, std::errc::invalid_argument},
-            {CURLE_SSL_CACERT_BADFILE, std::errc::invalid_argument},
-            {CURLE_NOT_BUILT_IN, std::errc::function_not_supported}};
-        // Some errors differ only in libcurl's text, which comes from OpenSSL or GnuTLS.
-        long number = 0;
-        if (code == CURLE_OK) {
-            return {};
-        }
-        if (code == CURLE_COULDNT_CONNECT) {
-            ::curl_easy_getinfo(handle_.get(), CURLINFO_OS_ERRNO, &number);
-            return {number != 0 ? static_cast<int>(number) : ECONNREFUSED, std::generic_category()};
-        }
-        const auto* const found = std::find_if(std::begin(meanings), std::end(meanings),
-                                               [&](auto& each) { return each.first == code; });
-        if (found == std::end(meanings)) {
-            return durable_errc::storage_error; // with libcurl's text
-        }
-        std::errc error = found->second;
-        if (code == CURLE_SSL_CONNECT_ERROR && // the connection broke in the handshake
-            says(text_, "SSL_ERROR_SYSCALL", "unexpected eof", "reset by peer",
-                 "non-properly terminated", "Broken pipe")) {
-            error = std::errc::connection_reset;
-        }
-        // With TLS 1.3 the server refuses a certificate after the handshake.
-        if ((error == std::errc::connection_reset || code == CURLE_SSL_CONNECT_ERROR) &&
-            refuses_certificate(text_)) {
-            error = std::errc::permission_denied;
-        }
-        return std::make_error_code(error);
-    }
-
-    char text_[CURL_ERROR_SIZE] = "";
-    std::unique_ptr<CURL, ended_by<&::curl_easy_cleanup>> handle_;
-    const pid_t owner_ = ::getpid();
     std::size_t at_ = 0; // the endpoint to try first
     std::string token_;
 
     // The request that is being sent, and its answer.
-    std::string_view body_{};
-    std::size_t given_ = 0; // bytes of the body that libcurl has read
+    std::string_view body_{}; // what libcurl has not read yet
     std::string answer_{};
     std::size_t longest_answer_ = 0;
     long status_ = 0;          // 0: there is no complete answer

@@ -13,36 +13,30 @@
 //        28..31   CRC-32C of bytes 0..27 and of the value
 //        32..     the value; the bytes after it have no meaning
 //
-// A page is good if its header is valid and its checksum matches. Of two good pages, the one with
-// the higher version is the current page. A change overwrites the other page, and syncs. So a crash
-// at any point leaves the current page intact. If there is no file, or its pages are too small, the
-// writer makes a new file, syncs it, renames it, and syncs the directory.
+// Of two good pages, the one with the higher version is the current page. A change overwrites the
+// other page, and syncs. If there is no file, or its pages are too small, the writer makes a new
+// file, syncs it, renames it, and syncs the directory.
 //
-// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then the
-// writer stores the version in the lock file, which has only these eight bytes: the synced version.
-// A reader that finds a page with the synced version returns it, without the lock. Any other reader
-// takes the shared lock, and so waits for the writer's sync. So no reader returns a value that a
-// crash could take back.
+// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it stores
+// the version in the lock file, which has only these eight bytes: the synced version. A reader that
+// finds a page with the synced version returns it, without the lock. Any other reader takes the
+// shared lock, and so waits for the writer's sync.
 //
 // The lock file is not synced, and a writer may be killed before it stores the synced version. If
-// the current page does not have the synced version, the next process with the lock syncs the file
-// before it returns or writes a value. Otherwise, a loss of power could leave both pages half
-// written.
+// the current page does not have that version, the next process with the lock syncs the file before
+// it returns or writes a value. Else a loss of power could leave both pages half written.
 //
 // If one page is bad and one is good, the good page may have the value before the last one
 // (slot_snapshot::fell_back). A crash during a change that was not acknowledged leaves this state.
-// If the synced version is later than every version that can be read, an acknowledged value is
-// lost: a page was damaged on the disk, or the file is an older copy. If a page is bad and there is
-// no synced version, the slot reports that loss, too. If both pages are bad, or the file has a size
-// that no slot writes, operations fail with durable_errc::corrupt_record until a repair. The slot
-// is empty only if the file does not exist.
+// If the synced version is later than every version that can be read, or if a page is bad and there
+// is no synced version, an acknowledged value is lost. If both pages are bad, or the file has a
+// size that no slot writes, operations fail with durable_errc::corrupt_record until a repair.
 
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
 
 #if defined(__linux__)
 #include <sys/inotify.h>
-#include <unistd.h>
 #endif
 
 namespace bide { inline namespace BIDE_ABI {
@@ -67,7 +61,7 @@ struct file_page {
 
     bool operator==(const file_page&) const = default;
 
-    // Checks the header alone. A page is good if its checksum matches as well.
+    // A page is good if its checksum matches as well.
     bool is_plausible(std::uint64_t page) const noexcept {
         return format == known_format && page_size == page && length <= page - header_size;
     }
@@ -178,99 +172,6 @@ private:
     std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
 };
 
-#if defined(__linux__)
-
-// ---- the watch, by inotify(7) on the lock file
-//
-// The watch reports that a writer has stored the synced version. It also reports that an open file
-// description that may write the lock file was closed. A slot object closes one at its end; then a
-// waiter reads the record without need. The end of a mark of presence closes one, too; a process in
-// another PID namespace cannot notice that end otherwise. The system reports the close just before
-// it drops the lock of the mark. A waiter that reads at that moment still sees the mark, and reads
-// again at its next poll.
-//
-// Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
-// still use a watch of the instance. So the process keeps one unused instance.
-
-class BIDE_SHARED file_watch final : public slot_watch {
-public:
-    // Sets errno if it fails.
-    explicit file_watch(const std::string& path) : path_(path) {
-        posix_io().look_at(path_.c_str(), facts_); // before it is watched
-        // Other code may have closed the instance, and opened another file with its number.
-        if (!add() && (errno == EBADF || errno == EINVAL)) {
-            events_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-            if (events_ >= 0) {
-                add();
-            }
-        }
-    }
-    ~file_watch() override {
-        int unused = events_;
-        if (is_made() && ::getpid() == owner_) {
-            ::inotify_rm_watch(events_, watch_); // fails if the watch ended with the file
-            static_cast<void>(drain());          // so that the next watch is not readable yet
-            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
-            unused = exchange(events_);
-        }
-        if (unused >= 0) {
-            ::close(unused);
-        }
-    }
-
-    bool is_made() const noexcept { return watch_ >= 0; }
-    int fd() const noexcept override { return events_; }
-
-    // Returns ESTALE if the file was renamed or removed, because other slots then use a new file.
-    // Also returns ESTALE in a child of fork(), which would take events from the parent.
-    std::error_code drain() noexcept override {
-        if (::getpid() != owner_) {
-            return system_error_code(ESTALE);
-        }
-        char bytes[4096];
-        ssize_t got = 0;
-        do {
-            got = ::read(events_, bytes, sizeof bytes);
-        } while (got > 0 || (got < 0 && errno == EINTR));
-        if (errno != EAGAIN) {
-            return system_error_code();
-        }
-        struct stat now;
-        const bool is_same =
-            posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts_);
-        return system_error_code(is_same ? 0 : ESTALE);
-    }
-
-private:
-    bool add() noexcept {
-        // IN_ATTRIB also reports that the file is removed.
-        constexpr std::uint32_t wanted = IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVE_SELF;
-        watch_ = ::inotify_add_watch(events_, path_.c_str(), wanted);
-        return is_made();
-    }
-
-    // Keeps the instance `fd` for the next watch; -1: none. Returns the one that was kept, or -1.
-    // The word has the pid in its upper half: a child of fork() neither uses nor closes the
-    // instance of its parent, because it may have opened another file with that number. This is no
-    // mutex, because a mutex could stay locked in a child.
-    static int exchange(int fd) noexcept {
-        static native_platform::atomic<std::uint64_t> unused{0};
-        const auto process = static_cast<std::uint64_t>(::getpid());
-        // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
-        const std::uint64_t found = unused.exchange(
-            fd < 0 ? 0 : process << 32 | static_cast<std::uint64_t>(fd), std::memory_order_acq_rel);
-        return found >> 32 == process ? static_cast<int>(found & 0xffffffff) : -1;
-    }
-
-    const std::string path_;
-    struct stat facts_{};
-    const pid_t owner_ = ::getpid();
-    int events_ = exchange(-1); // the inotify instance
-    int watch_ = -1;
-};
-
-#endif
-
 // ---- the slot
 
 // A slot on any Io. A function that returns false has called fail().
@@ -301,6 +202,13 @@ public:
     presence is_present(std::int64_t mark) const override {
         return presence_file::is_present(lock_path_, mark);
     }
+#if defined(__linux__)
+    // A writer stores the synced version in the lock file. The marks are locks on that file. The
+    // system reports the end of a mark just before it drops the lock.
+    bool watch(int inotify) const override {
+        return ::inotify_add_watch(inotify, lock_path_.c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
+    }
+#endif
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
         // F_OFD_GETLK does not report the lock of the open file that asks.
         return presence_file::ask(descriptor, mark) == presence::no &&
@@ -320,20 +228,6 @@ public:
                 : error_ == durable_errc::invalid_argument ? "the path cannot name a file"
                                                            : file_error_text(error_, file));
     }
-
-#if defined(__linux__)
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (!enter(false)) { // makes the lock file
-            return unexpected{error_};
-        }
-        leave();
-        auto made = std::make_unique<file_watch>(lock_path_);
-        if (const auto error = made->is_made() ? made->drain() : system_error_code()) {
-            return unexpected{error};
-        }
-        return std::unique_ptr<slot_watch>(std::move(made));
-    }
-#endif
 
 private:
     friend base;
@@ -418,13 +312,11 @@ private:
 
     // Locks the lock file or the value's file. A blocking flock() has no deadline, so this function
     // polls. A sync takes about a hundred microseconds: the pauses begin below that and grow, so
-    // that many waiters leave the processors to the holder. They are random, so that waiters do not
-    // poll at the same moments.
+    // that many waiters leave the processors to the holder.
     //
     // Polling waiters do not see that a process releases the lock and takes it again at once. So a
     // waiter that has waited long takes a second lock, the claim, and polls often. A process that
-    // arrives and sees the claim pauses once. It does not wait for the end of the claim, because
-    // the claimant may be suspended.
+    // arrives and sees the claim pauses once, no longer: the claimant may be suspended.
     bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
@@ -474,19 +366,18 @@ private:
 
     // ---- reading
 
-    // Reads without the lock. Returns true if a page has the synced version: its value was
-    // acknowledged last, whatever a writer does to the other page. After a crash, the synced
-    // version may be an earlier one. So returns false unless this slot has read under the lock
-    // before, and has seen no later version. Also returns false if the file is absent: a read under
-    // the lock then finds whether a value is lost.
+    // Reads without the lock. Returns true if a page has the synced version. After a crash, the
+    // synced version may be an earlier one. So returns false unless this slot has read under the
+    // lock before, and has seen no later version. Also returns false if the file is absent: a read
+    // under the lock then finds whether a value is lost.
     bool can_read_unlocked() {
         data_.forget_if_not_ours();
         if (lock_.is_locked || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
             return false;
         }
         const slot_version mark = synced_version();
-        // If a page is later than the synced version, its writer has not ended. Or another program
-        // removed this lock file, and the writer locked a new one: the path tells that.
+        // If a page is later than the synced version, its writer has not ended, or it locked a new
+        // lock file because another program removed this one. Then the path names another file.
         struct stat now;
         const bool is_current = version() == mark || (io_.look_at(lock_path_.c_str(), now) == 0 &&
                                                       is_same_file(now, lock_.facts));
@@ -500,8 +391,8 @@ private:
     // another directory, which has its own lock file.
     //
     // If `to_write` is set, locks the file itself, and looks at the path again: from then on no
-    // other writer replaces the file. If another program removed the lock file, a second writer can
-    // make and lock a new one while the first writer still writes.
+    // other writer replaces the file. The lock file alone would not do: if another program removed
+    // it, a second writer could make and lock a new one while the first writer still writes.
     bool attach(bool to_write) noexcept {
         do {
             if (to_write && data_ && data_.is_writable && !(data_.is_locked = wait(data_, true))) {
@@ -564,7 +455,7 @@ private:
             return failed();
         }
         if (!data_) {
-            find_loss(synced_version()); // of the file that was deleted, for the next version
+            find_loss(synced_version()); // next_version() has to exceed that of the deleted file
         }
         const slot_version next = next_version(fell_back());
         if (!data_ || value.size() > pages_.page_size - file_page::header_size) {
@@ -629,9 +520,8 @@ private:
     }
 
     // Makes <path>.new, in place of one that a crash left. One page has the value, the other one
-    // the value before it, unless the file is damaged. Writes all bytes, also the zeros: if the
-    // blocks were only reserved, the first sync of each would have to write the filesystem's
-    // journal.
+    // the value before it, unless the file is damaged. Writes all bytes, also the zeros: the first
+    // sync of a block that is only reserved has to write the filesystem's journal.
     bool make_new(std::string_view value, slot_version next, bool is_damaged) {
         constexpr std::size_t granule = file_page::granule;
         constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -720,8 +610,7 @@ using file_core = file_store<posix_io>;
 } // namespace detail
 
 BIDE_DURABLE_INLINE file_slot::file_slot(const std::string& path, const file_slot_options& options)
-    : local_slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {
-}
+    : slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {}
 
 BIDE_DURABLE_INLINE bool file_slot::has_mark(int descriptor, std::int64_t mark) const noexcept {
     return static_cast<const detail::file_core&>(*core_).has_mark(descriptor, mark);

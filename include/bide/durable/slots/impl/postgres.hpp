@@ -2,9 +2,6 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 
-// libpq reads the connection string and connects. Every call ends at a deadline. The deadline does
-// not bound what libpq does synchronously: look-ups of hosts and services, Kerberos and LDAP.
-//
 // The outcome of a statement is known when the server is ready for the next one. Before that, the
 // rows may have come, but the commit may still fail. If the server reports severity ERROR, nothing
 // was done. If the connection ends, with any error code, the server may have committed before.
@@ -27,7 +24,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// What identifies a connection.
 struct postgres_target {
     std::string conninfo{};
     std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
@@ -83,10 +79,8 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 // ---- Errors
 
 // Returns the error code of a failed connection. Stores the text of libpq in `error_text` as one
-// line. Removes the SQLSTATE, and the LOCATION lines, which name the server's source. libpq writes
-// one or more lines for each try. Only these lines have the SQLSTATE:
-// "FATAL:  28P01: password ...".
-// If the program has translated texts of libpq, some permanent errors are reported as 08001.
+// line, without SQLSTATEs and the LOCATION lines, which name the server's source. libpq writes one
+// or more lines for each try. The SQLSTATE stands only in this text: "FATAL:  28P01: password ...".
 inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
                                         std::string& error_text) {
     constexpr std::string_view failed = " failed: ";
@@ -166,28 +160,23 @@ inline std::string postgres_table_of(const std::string& text) {
     return is_good(schema) && is_good(table) ? '"' + schema + "\".\"" + table + '"' : "";
 }
 
-// A connection, used by one thread at a time.
+// Two tables would be two locks. So each statement compares the table's oid with first_oid().
 //
-// Two tables would be two locks. Therefore a table is always named with its schema, and does not
-// depend on the role, its rights or its search_path. All slots of a process use the table that the
-// first slot found. Each statement compares its oid, and so refuses a table that replaced the first
-// one.
-//
-// A pooler may run each transaction in another session. Therefore no statement sets anything for a
-// session. A statement sets what it needs for its own transaction, by functions that it calls:
+// A pooler may run each transaction in another session. So a statement sets what it needs for its
+// own transaction, by functions that it calls:
 //
 //   lock_timeout         The server reads it when it finds the row locked. Before that, the
 //                        condition has evaluated the subquery that sets lock_timeout. The server
 //                        gives up before the client does, and reports that.
 //   synchronous_commit   The server reads it when the transaction commits, after the statement. It
-//                        is on if the row was changed, for every setting of the server, role or
-//                        database. It is off if there is nothing to keep.
+//                        is on if the row was changed, whatever the server, role or database sets.
+//                        It is off if there is nothing to keep.
 //   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
 //                        server reports that in a warning.
 //
-// If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
-// two such waits the slot returns the connection, so that locked rows do not stall other slots of
-// the process. A renewal waits only once, because the next renewal comes soon.
+// The server waits for a locked row at most 100 ms at a time. Between two such waits the slot
+// returns the connection, so that locked rows do not stall other slots of the process. A renewal
+// waits only once, because the next renewal comes soon.
 class postgres_connection final : public server_client<postgres_target> {
 public:
     // The oids of the tables that the slots of this process use.
@@ -199,8 +188,7 @@ public:
     using server_client::server_client;
     ~postgres_connection() { drop(); }
 
-    // Closes the connection. A child of fork() only closes the socket and leaks the memory, because
-    // PQfinish() would end the parent's session.
+    // A child of fork() only closes the socket, because PQfinish() would end the parent's session.
     void drop() noexcept {
         PGconn* const ended = std::exchange(pq_, nullptr);
         if (ended != nullptr && pid_ == ::getpid()) {
@@ -278,7 +266,7 @@ public:
         };
         oid_ = first_oid(of, all, 0);
         postgres_answer row = select();
-        if (oid_ == 0 && of.creates_table && row.error == postgres_error("42P01")) {
+        if (oid_ == 0 && row.error == postgres_error("42P01")) {
             // If several roles create it at the same time, all but one of them get an error.
             postgres_answer made = run(create_statement(of.table));
             if (is_open()) {
@@ -416,8 +404,6 @@ private:
             drop(); // a standby: the next connection may reach the primary
         } else if (is("40001", "40P01") || (is("55P03") && !of.is_for_renewals)) {
             answer.may_pass = !answer.may_have_stored;
-        } else if (is("42P01") && oid_ == 0) {
-            answer.error_text = "there is no table " + table;
         } else if (is("ZB001", "42P01")) {
             answer.error_text = "the table " + table +
                                 (is("ZB001") ? " is not the one that this process began with"
@@ -496,9 +482,9 @@ BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::stri
         target.why = "a key has 1 to 1,024 bytes, none of them zero";
     }
     core_ = std::make_unique<detail::server_slot<detail::postgres_connection>>(
-        std::move(target), detail::server_terms{std::move(key), options.retry_time,
-                                                std::min(options.max_value, std::size_t(256) << 20),
-                                                table, options.create_table});
+        std::move(target),
+        detail::server_terms{std::move(key), options.retry_time,
+                             std::min(options.max_value, std::size_t(256) << 20), table});
 }
 
 }} // namespace bide::BIDE_ABI

@@ -2,197 +2,18 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// hiredis connects and parses replies. The socket does not block, so that one time limit holds for
-// a whole call: hiredis's own time limit begins again with each part of a reply.
+// libcurl connects and moves the bytes, and hiredis parses replies.
 
-#include <bide/durable/slots/detail/server/server_slot.hpp>
+#include <bide/durable/slots/detail/server/curl.hpp>
 #include <bide/durable/slots/redis.hpp>
 
 #include <initializer_list>
 
-#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-#if defined(BIDE_DURABLE_OPENSSL)
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/sslerr.h>
-#include <openssl/x509_vfy.h>
-#include <openssl/x509v3.h>
-#endif
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
-
-// ---- TLS, by OpenSSL 1.1.1 or later (hiredis has TLS from 1.0 on)
-
-// The result of a step: done, or the event to wait for before it is repeated, or the error.
-struct tls_step {
-    std::size_t count = 0; // bytes
-    short wanted = 0;
-    std::error_code error{};
-};
-
-#if defined(BIDE_DURABLE_OPENSSL)
-
-// One session. The destructor sends nothing, so that a child of fork() may run it.
-class redis_tls {
-public:
-    std::error_code error = std::make_error_code(std::errc::not_enough_memory); // of the session
-    std::string error_text{}; // about the last error, or empty
-
-    // Makes a session, or sets `error`. A missing file is found here, before a socket is opened.
-    redis_tls(const std::string& host, const tls_files& trust) {
-        ::ERR_clear_error();
-        const std::unique_ptr<SSL_CTX, ended_by<&::SSL_CTX_free>> with(
-            ::SSL_CTX_new(::TLS_client_method()));
-        if (with != nullptr) {
-            set_up(with.get(), host, trust);
-        }
-    }
-
-    // Shakes hands over the socket, and verifies the server's certificate and name.
-    tls_step shake_hands(int fd) {
-        if (::SSL_get_fd(ssl_.get()) < 0) {
-            ::SSL_set_fd(ssl_.get(), fd);
-        }
-        return step([&](std::size_t&) { return ::SSL_connect(ssl_.get()); });
-    }
-    tls_step write(const char* from, std::size_t size) {
-        return step([&](std::size_t& n) { return ::SSL_write_ex(ssl_.get(), from, size, &n); });
-    }
-    tls_step read(char* to, std::size_t room) {
-        return step([&](std::size_t& n) { return ::SSL_read_ex(ssl_.get(), to, room, &n); });
-    }
-    // Returns true if there is nothing to read, except session tickets, which this call handles.
-    bool is_quiet() {
-        char one;
-        const tls_step looked =
-            step([&](std::size_t& n) { return ::SSL_peek_ex(ssl_.get(), &one, 1, &n); });
-        return looked.wanted == POLLIN;
-    }
-
-private:
-    void set_up(SSL_CTX* to, const std::string& host, const tls_files& trust) {
-        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
-        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
-        // The password of a key, so that OpenSSL does not ask for it on the terminal.
-        ::SSL_CTX_set_default_passwd_cb_userdata(to, const_cast<char*>(""));
-        const std::string& cert = trust.cert_file;
-        const std::string& key = trust.key_file.empty() ? cert : trust.key_file;
-        if (trust.ca_file.empty()) {
-            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
-        } else if (::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr) != 1) {
-            return refuse("the authorities in ", trust.ca_file);
-        }
-        if (!cert.empty() && ::SSL_CTX_use_certificate_chain_file(to, cert.c_str()) != 1) {
-            return refuse("the certificate in ", cert);
-        }
-        if (!cert.empty() &&
-            ::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) != 1) {
-            return refuse("the key in ", key);
-        }
-        ssl_.reset(::SSL_new(to));
-        if (ssl_ != nullptr && set_host(host)) {
-            error.clear();
-        }
-    }
-
-    void refuse(const char* what, const std::string& file) {
-        const int number = ::access(file.c_str(), R_OK) == 0 ? EINVAL : errno;
-        error = {number, std::generic_category()};
-        error_text = what + file + ": " + (number != EINVAL ? error.message() : reason());
-    }
-
-    static const char* reason() noexcept {
-        const char* const text = ::ERR_reason_error_string(::ERR_peek_error());
-        return text != nullptr ? text : "unknown error";
-    }
-
-    // Accepts only a certificate for this name or address.
-    bool set_host(const std::string& host) {
-        X509_VERIFY_PARAM* const checked = ::SSL_get0_param(ssl_.get());
-        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, host.c_str()) == 1) {
-            return true; // an address is not sent as a name
-        }
-        ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-        return ::X509_VERIFY_PARAM_set1_host(checked, host.c_str(), host.size()) == 1 &&
-               ::SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) == 1;
-    }
-
-    template <class Call> tls_step step(Call call) {
-        std::size_t count = 0;
-        ::ERR_clear_error();
-        const int done = without_sigpipe([&] {
-            errno = 0;
-            return call(count);
-        });
-        if (done > 0) {
-            return {count};
-        }
-        const int number = errno != 0 ? errno : ECONNRESET;
-        switch (::SSL_get_error(ssl_.get(), done)) {
-        case SSL_ERROR_WANT_READ: return {0, POLLIN};
-        case SSL_ERROR_WANT_WRITE: return {0, POLLOUT};
-        case SSL_ERROR_SYSCALL: return {0, 0, {number, std::generic_category()}};
-        case SSL_ERROR_ZERO_RETURN: // the server closed the session
-            return {0, 0, std::make_error_code(std::errc::connection_reset)};
-        default: return {0, 0, refusal()};
-        }
-    }
-
-    // Returns the error of a failed step, and sets its text. permission_denied and protocol_error
-    // mean that an operator has to act.
-    std::error_code refusal() {
-        const long verdict = ::SSL_get_verify_result(ssl_.get());
-        const int number = ERR_GET_REASON(::ERR_peek_error());
-        error_text = std::string("TLS: ") + reason();
-#if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
-        if (number == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
-            error_text.clear();
-            return std::make_error_code(std::errc::connection_reset);
-        }
-#endif
-        if (verdict != X509_V_OK) {
-            error_text = std::string("TLS: the server's certificate is not trusted: ") +
-                         ::X509_verify_cert_error_string(verdict);
-        } else if (refuses_certificate(error_text)) {
-            error_text += " (the server requires a client certificate that it trusts)";
-        } else if (number == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
-            return std::make_error_code(std::errc::resource_unavailable_try_again);
-        } else {
-            const bool is_plain =
-                number == SSL_R_WRONG_VERSION_NUMBER || number == SSL_R_HTTP_REQUEST;
-            error_text += is_plain ? " (the server does not speak TLS at this port)" : "";
-            return std::make_error_code(std::errc::protocol_error);
-        }
-        return std::make_error_code(std::errc::permission_denied);
-    }
-
-    std::unique_ptr<SSL, ended_by<&::SSL_free>> ssl_;
-};
-
-#else
-
-class redis_tls {
-public:
-    std::error_code error = std::make_error_code(std::errc::function_not_supported);
-    std::string error_text = "TLS: this program was built without OpenSSL";
-
-    redis_tls(const std::string&, const tls_files&) {}
-    tls_step shake_hands(int) { return {}; }
-    tls_step write(const char*, std::size_t) { return {}; }
-    tls_step read(char*, std::size_t) { return {}; }
-    bool is_quiet() { return false; }
-};
-
-#endif
 
 // ---- Protocol
 
@@ -201,10 +22,10 @@ struct redis_target {
     server_url url{};
     tls_files trust{};
 
-    // Returns a text for messages, without the password.
-    std::string name() const {
-        return (url.scheme == "rediss" ? "redis (TLS) at " : "redis at ") + host_in_url(url.host) +
-               ':' + std::to_string(url.port) + (url.path.empty() ? "" : ", database " + url.path) +
+    bool is_tls() const noexcept { return url.scheme == "rediss"; }
+    std::string name() const { // for messages, without the password
+        return (is_tls() ? "redis (TLS) at " : "redis at ") + host_in_url(url.host) + ':' +
+               std::to_string(url.port) + (url.path.empty() ? "" : ", database " + url.path) +
                (url.user.empty() ? "" : ", user " + url.user);
     }
 
@@ -259,13 +80,12 @@ inline bool is_certain_redis_error(std::string_view text) {
 //   3  what was stored now; its version and ""
 //
 // KEYS: the key. ARGV to load: none. ARGV to store: the expected version and the value. A new
-// version is the server's time in microseconds. If that is not greater than the previous version,
-// the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
-// script cannot fail.
+// version is the larger of the server's time in microseconds and the previous version plus one. A
+// number of Lua is exact up to 2^53. After HSET the script cannot fail.
 //
-// PERSIST makes a replica refuse the load, because the value of a replica may be old. A store does
-// not call PERSIST before HSET: if the script has written anything before, a server that lacks
-// memory no longer refuses HSET.
+// PERSIST is a write command. A replica refuses it, and so the load fails there: the value of a
+// replica may be old. A store does not call PERSIST before HSET: if the script has written anything
+// before, a server that lacks memory no longer refuses HSET.
 inline constexpr std::string_view redis_script =
     "local t = redis.call('TIME')\n"
     "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"
@@ -327,7 +147,7 @@ inline slot_answer read_redis_record(const redisReply& reply, bool is_load) {
 
 // ---- Connections
 
-class redis_connection final : public server_client<redis_target> {
+class redis_connection final : public server_client<redis_target>, public curl_handle {
 public:
     using server_client::server_client;
 
@@ -341,20 +161,15 @@ public:
         }
         return error;
     }
-    // Closes the connection without a message to the server.
-    void drop() noexcept {
-        tls_.reset();
-        link_.reset();
-    }
 
-    // Returns true if the connection is open, and no byte waits to be read.
+    // True if it is open and has nothing to read. libcurl handles the session tickets of TLS.
     bool is_usable() {
-        return is_open() && link_->reader->pos == link_->reader->len &&
-               (tls_ != nullptr
-                    ? tls_->is_quiet()
-                    : wait_for(link_->fd, POLLIN, deadline::poll()) == std::errc::timed_out);
+        char one;
+        std::size_t n = 0;
+        const auto look = [&] { return read(&one, 1, n); };
+        return is_open() && reader_->pos == reader_->len && once(look) == CURLE_AGAIN;
     }
-    bool is_open() const noexcept { return link_ != nullptr; }
+    bool is_open() const noexcept { return handle_ != nullptr; }
 
     slot_answer load(const server_terms& of, known&) { return run({of.key}); }
 
@@ -407,45 +222,33 @@ private:
     }
 
     std::error_code open() {
-        if (to_.url.scheme == "rediss") { // first: a missing file is not an error of the network
-            tls_ = std::make_unique<redis_tls>(to_.url.host, to_.trust);
-            if (tls_->error) {
-                message_ = tls_->error_text;
-                return tls_->error;
-            }
-        }
-        const long ms = std::max(ms_until(end_), 1L);
-        timeval limit{};
-        limit.tv_sec = static_cast<decltype(limit.tv_sec)>(ms / 1'000);
-        limit.tv_usec = static_cast<decltype(limit.tv_usec)>(ms % 1'000 * 1'000);
-        errno = 0;
-        link_.reset(::redisConnectWithTimeout(to_.url.host.c_str(), to_.url.port, limit));
-        if (link_ == nullptr || link_->err == REDIS_ERR_OOM) {
+        const std::string url = (to_.is_tls() ? "https://" : "http://") +
+                                host_in_url(to_.url.host) + ':' + std::to_string(to_.url.port);
+        reader_.reset(::redisReaderCreate());
+        if (reader_ == nullptr || !make(to_.trust) || !set(CURLOPT_URL, url.c_str()) ||
+            !set(CURLOPT_CONNECT_ONLY, 1L) || !set(CURLOPT_SSL_ENABLE_ALPN, 0L) ||
+            !set(CURLOPT_DEBUGFUNCTION, &note) || !set(CURLOPT_DEBUGDATA, this) ||
+            !set(CURLOPT_CONNECTTIMEOUT_MS, std::max(ms_until(end_), 1L))) {
             return std::make_error_code(std::errc::not_enough_memory);
         }
-        if (link_->err == REDIS_ERR_IO && errno != 0) {
-            return {errno == EINPROGRESS ? ETIMEDOUT : errno, std::generic_category()};
-        }
-        if (link_->err != 0) { // the look-up of the host's name
-            message_ = link_->errstr;
-            return std::make_error_code(std::errc::host_unreachable);
-        }
-        const int on = 1;
-        ::fcntl(link_->fd, F_SETFD, FD_CLOEXEC);
-        ::fcntl(link_->fd, F_SETFL, O_NONBLOCK);
-        ::setsockopt(link_->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-#if defined(SO_NOSIGPIPE)
-        ::setsockopt(link_->fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
-#endif
-        limits_ = *link_->reader->fn;
+        limits_ = *reader_->fn;
         limits_.createArray = &make_array;
-        link_->reader->privdata = link_->reader->fn;
-        link_->reader->fn = &limits_;
-        if (tls_ == nullptr) {
-            return {};
+        reader_->privdata = reader_->fn;
+        reader_->fn = &limits_;
+        const std::error_code error = failure(perform());
+        set(CURLOPT_VERBOSE, 1L); // from now on, note() gets the text of each error
+        return error;
+    }
+
+    // libcurl's own buffer keeps only the first text. After a handshake, that may be about
+    // getpeername(), which fails if the server has closed the connection. The text that a later
+    // read adds tells why the server has closed it.
+    static int note(CURL*, curl_infotype kind, char* text, std::size_t size, void* of) noexcept {
+        if (kind == CURLINFO_TEXT) {
+            char* const to = static_cast<redis_connection*>(of)->text_;
+            *std::copy_n(text, std::min<std::size_t>(size, CURL_ERROR_SIZE - 1), to) = '\0';
         }
-        const auto done = repeat([this] { return tls_->shake_hands(link_->fd); });
-        return done ? std::error_code() : done.error();
+        return 0;
     }
 
     // Makes an array of a reply. hiredis allocates memory for as many elements as the server
@@ -474,8 +277,7 @@ private:
         return may_fail ? std::error_code() : got.error;
     }
 
-    // Sends a request. After an error, at most a part of the request was sent. The server ignores
-    // an incomplete request.
+    // After an error, at most a part of the request was sent, which the server ignores.
     std::error_code send(const std::vector<std::string_view>& words) {
         message_.clear();
         std::string bytes = "*" + std::to_string(words.size()) + "\r\n";
@@ -485,11 +287,14 @@ private:
         }
         std::string_view rest(bytes);
         while (!rest.empty()) {
-            const auto sent = repeat([&] { return write(rest); });
-            if (!sent) {
-                return sent.error();
+            std::size_t sent = 0;
+            const std::error_code error = repeat(POLLOUT, [&] {
+                return ::curl_easy_send(handle_.get(), rest.data(), rest.size(), &sent);
+            });
+            if (error) {
+                return error;
             }
-            rest.remove_prefix(*sent);
+            rest.remove_prefix(sent);
         }
         return {};
     }
@@ -500,7 +305,7 @@ private:
         std::size_t heard = 0;
         for (;;) {
             void* found = nullptr;
-            if (::redisReaderGetReply(link_->reader, &found) != REDIS_OK) {
+            if (::redisReaderGetReply(reader_.get(), &found) != REDIS_OK) {
                 const std::string_view text(some, heard);
                 set_text("not a reply of Redis: " + std::string(text.substr(0, text.find('\n'))));
                 return unexpected{std::make_error_code(std::errc::protocol_error)};
@@ -508,57 +313,44 @@ private:
             if (found != nullptr) {
                 return redis_reply(static_cast<redisReply*>(found));
             }
-            const auto n = repeat([&] { return read(some, sizeof some); });
-            if (!n) {
-                return unexpected{n.error()};
+            const std::error_code error =
+                repeat(POLLIN, [&] { return read(some, sizeof some, heard); });
+            if (error || heard == 0) { // 0: the server has closed the connection
+                return unexpected{error ? error
+                                        : std::make_error_code(std::errc::connection_reset)};
             }
-            heard = *n;
-            if (::redisReaderFeed(link_->reader, some, heard) != REDIS_OK) {
+            if (::redisReaderFeed(reader_.get(), some, heard) != REDIS_OK) {
                 return unexpected{std::make_error_code(std::errc::not_enough_memory)};
             }
         }
     }
 
-    // Repeats a step until it is done, and waits for the socket in between.
-    // Returns: how many bytes it read or wrote.
-    template <class Step> result<std::size_t, std::error_code> repeat(Step step) {
+    CURLcode read(char* to, std::size_t room, std::size_t& n) noexcept {
+        return ::curl_easy_recv(handle_.get(), to, room, &n);
+    }
+    // Calls step(). Without TLS, libcurl writes without a signal.
+    template <class Step> CURLcode once(Step step) noexcept {
+        return to_.is_tls() ? without_sigpipe(step) : step();
+    }
+
+    // Repeats a step of libcurl until it is done, and waits for the socket in between.
+    template <class Step> std::error_code repeat(short event, Step step) {
         for (;;) {
-            tls_step done = step();
-            if (!done.error && done.wanted == 0) {
-                return done.count;
+            const CURLcode code = once(step);
+            if (code != CURLE_AGAIN) {
+                return failure(code);
             }
-            if (!done.error) {
-                done.error = wait_for(link_->fd, done.wanted, end_);
-            } else if (tls_ != nullptr) {
-                message_ = tls_->error_text;
-            }
-            if (done.error) {
-                return unexpected{done.error};
+            if (const std::error_code error = wait_for(socket(), event, end_)) {
+                return error;
             }
         }
     }
-    tls_step write(std::string_view bytes) {
-#if defined(MSG_NOSIGNAL)
-        constexpr int no_signal = MSG_NOSIGNAL;
-#else
-        constexpr int no_signal = 0;
-#endif
-        return tls_ != nullptr
-                   ? tls_->write(bytes.data(), bytes.size())
-                   : outcome(::send(link_->fd, bytes.data(), bytes.size(), no_signal), POLLOUT);
-    }
-    tls_step read(char* to, std::size_t room) {
-        return tls_ != nullptr ? tls_->read(to, room)
-                               : outcome(::recv(link_->fd, to, room, 0), POLLIN);
-    }
-    static tls_step outcome(ssize_t n, short event) noexcept {
-        if (n > 0) {
-            return {static_cast<std::size_t>(n)};
+    std::error_code failure(CURLcode code) {
+        const std::error_code error = error_of(code);
+        if (error) {
+            set_text(text_);
         }
-        const int number = n == 0 ? ECONNRESET : errno;
-        return number == EAGAIN || number == EWOULDBLOCK || number == EINTR
-                   ? tls_step{0, event}
-                   : tls_step{0, 0, {number, std::generic_category()}};
+        return error;
     }
 
     void set_text(std::string_view text) {
@@ -566,8 +358,7 @@ private:
     }
 
     redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
-    std::unique_ptr<redisContext, ended_by<&::redisFree>> link_;
-    std::unique_ptr<redis_tls> tls_;
+    std::unique_ptr<redisReader, ended_by<&::redisReaderFree>> reader_;
 };
 
 // ---- Slots

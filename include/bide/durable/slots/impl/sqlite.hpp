@@ -9,14 +9,9 @@
 // A change locks the database, reads the row, stores the next version, and commits. The first
 // version is the time in nanoseconds since 1970. So the versions of a row that was deleted and made
 // again do not repeat, unless the clock was set back meanwhile.
-//
-// An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
-// with a persistent journal in the other mode. If another program changes the mode of the database
-// later, the slot follows.
 
-#include <bide/durable/options.hpp>
+#include <bide/durable/record.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
 #include <mutex>
@@ -35,7 +30,6 @@ namespace detail {
 
 // ---- codes
 
-// A code has SQLite's primary code in bits 0..7, and its extension in the bits above.
 constexpr int sqlite_primary(int code) noexcept { return code & 0xff; }
 
 class sqlite_category_type final : public std::error_category {
@@ -76,12 +70,10 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 
 // ---- paths
 
-// SQLite finds the journal, the log and the shared memory of a database by the path. If processes
-// reach one file by two paths (two directories or two names), each path has its own log. Then each
-// process reads and writes a different database, without an error.
+// SQLite finds the log of a database by the path. If processes reach one file by two paths, each
+// path has its own log, and each process reads and writes a different database, without an error.
 //
-// No function below opens the database: if this process closed a descriptor of the database, it
-// would lose its locks on the database.
+// No function below opens the database: to close a descriptor of it drops this process's locks.
 
 // Returns the error of check_kind(), EXDEV for a file that is mounted without its directory, or the
 // system's error for the path. A missing file is no error.
@@ -107,14 +99,12 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 // and a checksum of its value. A slot writes the entry after the commit, and reads it before it
 // reads the row. The file is not synced; if an entry is lost or late, fewer losses are detected.
 //
-// If the row is older than its entry, acknowledged values are lost. Either SQLite found a wrong
-// checksum in a log and dropped the rest of the log, which it does without an error; or another
-// file replaced the database; or, if there is no row, the row was deleted or the database
-// truncated. If a row has the version of its entry and another checksum, the disk damaged it.
-// SQLite does not notice that, because its pages have no checksums.
+// If the row is older than its entry, acknowledged values are lost: SQLite found a wrong checksum
+// in a log and dropped the rest of it, which it does without an error; or another file replaced the
+// database; or the row was deleted or the database truncated. If a row has the version of its entry
+// and another checksum, the disk damaged it: SQLite's pages have no checksums.
 //
-// The file is a table of 1,024 buckets of four entries each; a hash selects the bucket. Far behind
-// the table are the bytes that marks of presence lock. An entry has, little-endian:
+// The file has 1,024 buckets of four entries; a hash selects the bucket. An entry, little-endian:
 //
 //   bytes  0..7   the hash of table and key
 //          8..15  the version
@@ -131,7 +121,6 @@ struct sqlite_known_version {
     std::uint32_t sum = 0;    // of the value
 };
 
-// The entry of one row. If the file cannot be opened or read, there is no entry.
 class sqlite_version_file {
 public:
     static constexpr std::size_t entry_size = 32;
@@ -141,8 +130,7 @@ public:
 
     explicit sqlite_version_file(std::string_view key) : hash_(hash_of(key)) {}
 
-    // Returns the path of the file. Follows symbolic links to the database, as SQLite does for its
-    // own files.
+    // Follows symbolic links to the database, as SQLite does for its own files.
     // Throws: std::bad_alloc.
     static std::string path_of(const std::string& database) {
         char* const real = ::realpath(database.c_str(), nullptr);
@@ -266,8 +254,6 @@ public:
     }
     state* operator->() const noexcept { return &of_; }
 
-    // Closes a connection and its statements. The last connection to a database in WAL mode writes
-    // the log back and removes it.
     static void close(sqlite3* db) noexcept {
         while (sqlite3_stmt* const next = ::sqlite3_next_stmt(db, nullptr)) {
             ::sqlite3_finalize(next);
@@ -288,7 +274,8 @@ public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
     sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how)
         : path_(absolute_path(at)), key_(std::move(of)), options_(how), versions_(key_) {
-        if (!is_file_name(at) || !is_utf8(key_) || key_.find('\0') != key_.npos) {
+        if (!is_file_name(at) || !durable::detail::is_text(key_, 0, key_.npos) ||
+            key_.find('\0') != key_.npos) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
         }
@@ -371,8 +358,7 @@ private:
         }
         return true;
     }
-    // Rolls back what was not committed. After an error other than a busy or full database, closes
-    // the connection.
+    // Rolls back. After an error other than a busy or full database, closes the connection.
     void leave() {
         if (!sqlite_process()->is_unusable) {
             const auto is_in_transaction = [&] {
@@ -531,7 +517,7 @@ private:
     }
 
     // Pauses once, for 0.1 to 4 ms. Returns false if the waiting time is over. SQLite's own pauses
-    // grow to 0.1 s, so that a waiter loses to connections that try again at once.
+    // grow to 0.1 s: a waiter would lose to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -624,7 +610,7 @@ private:
         }
         if (!ok(execute("COMMIT"))) {
             // SQLite rolls back a transaction that fails. After a system error, or in WAL mode a
-            // lack of memory, the disk may hold all of it. The next recovery then applies it.
+            // lack of memory, the disk may hold all its changes: the next recovery applies them.
             const int primary = sqlite_primary(last_);
             return failed(primary == SQLITE_IOERR || primary == SQLITE_NOMEM ||
                           primary == SQLITE_INTERNAL);
@@ -644,7 +630,7 @@ private:
     sqlite3* db_ = nullptr;
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
     sqlite3_stmt* store_ = nullptr;
-    slot_snapshot there_{};        // the row that was read last; if corrupt, its version if valid
+    slot_snapshot there_{};        // the row that was read last; if corrupt, at most its version
     sqlite_known_version known_{}; // its acknowledged version
     int last_ = SQLITE_OK;         // the last failure in this operation
     std::string said_;             // about the last failure
@@ -658,7 +644,7 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
 
 BIDE_DURABLE_INLINE sqlite_slot::sqlite_slot(const std::string& path, std::string key,
                                              const sqlite_slot_options& options)
-    : local_slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options)) {}
+    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -196,8 +196,7 @@ enum class byte_lock { set, remove, ask };
 
 // Sets or removes a write lock on one byte, and returns 0; or asks whether another open file
 // description has such a lock, and returns 1 or 0. The lock belongs to the open file description:
-// the system drops it when the last process that has it open has closed it or ended. Other code may
-// use and close the file without harm.
+// the system drops it when the last process that has it open has closed it or ended.
 //
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
 // EOPNOTSUPP if the system has no such locks (Linux has them from 3.15 on).
@@ -225,7 +224,7 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 class posix_io {
     // Looks at the path, or at the open file if the path is empty. Does not ask for times: on some
     // filesystems, such a request makes the next write record its exact time, and the sync after
-    // that takes half as long again.
+    // that takes 1.5 times as long.
     static int look(int fd, const char* path, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
         struct statx found;
@@ -272,8 +271,7 @@ public:
     int sync_all(int fd) noexcept { return ::fsync(fd); }
 #endif
 
-    // If `is_exchange` is set, exchanges the two files in one step, where the system and the
-    // filesystem can do that.
+    // If `is_exchange` is set, exchanges the two files in one step, or fails.
     int rename_file(const char* from, const char* to, bool is_exchange) noexcept {
         if (!is_exchange) {
             return std::rename(from, to);
@@ -369,9 +367,8 @@ public:
         return check_kind(now);
     }
 
-    // Opens a file that passes check_kind() and is_reliable(). If it is missing and `create` is
-    // O_CREAT, makes it with this mode. Opens it for reading if that is enough and writing is
-    // forbidden.
+    // Opens a file that passes check_kind() and is_reliable(); for reading if that is enough and
+    // writing is forbidden. If it is missing and `create` is O_CREAT, makes it with this mode.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -426,9 +423,8 @@ private:
 
 // ---- marks of presence
 //
-// A mark is a lock on one byte of a file, far behind its data (lock_byte()), by an open file
-// description of its own. Every process that can open the file can see the lock, whatever its
-// namespaces are. A mark has 53 bits:
+// A mark is a lock on one byte of a file, far behind its data (lock_byte()). Every process that can
+// open the file can see it, whatever its namespaces are. The number of a mark has 53 bits:
 //
 //   bits  0..23   which byte, from 1; drawn at random until it is free
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
@@ -454,9 +450,8 @@ struct presence_file {
     static constexpr int file_bits = 29;
     static constexpr std::int64_t first = std::int64_t{1} << 30; // the offset of byte 0
 
-    // Takes a mark. If the file is missing, makes it with this mode, less the umask. If `on` is a
-    // descriptor, takes the mark on a copy of it: the mark lasts as long as any copy is open, in
-    // any process.
+    // If the file is missing, makes it with this mode, less the umask. If `on` is a descriptor,
+    // takes the mark on a copy of it: the mark lasts as long as any process has a copy open.
     // Returns: errc::operation_not_supported on a network filesystem, and on a system without such
     // locks; ESTALE if the descriptor has another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
@@ -559,8 +554,7 @@ struct presence_file {
 
 // ---- the operations
 //
-// The operations of a slot that locks its store for each of them. A Core has these functions. One
-// that returns false has set error_.
+// A Core has these functions. One that returns false has set error_.
 //
 //   bool enter(bool to_change)     locks the store
 //   bool read(bool to_change)      reads the value

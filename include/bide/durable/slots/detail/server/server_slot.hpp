@@ -5,15 +5,13 @@
 // What the slots of servers share: connections, URLs, waiting for a socket, and the call of a slot.
 
 #include <bide/durable/process.hpp>
-#include <bide/durable/slots/detail/server/text.hpp>
-#include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 
 #include <cerrno>
+#include <charconv>
 #include <compare>
 #include <csignal>
 #include <deque>
-#include <map>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -27,6 +25,32 @@ template <auto End> struct ended_by {
     template <class T> void operator()(T* of) const noexcept { End(of); }
 };
 
+// ---- Texts
+
+// Reads a number from 0 to `most`, without a sign or leading zeros. Returns -1 for anything else.
+inline std::int64_t read_number(std::string_view digits, std::int64_t most) noexcept {
+    std::int64_t number = -1;
+    const char* const last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, number);
+    const bool has_zero = digits.size() > 1 && digits.front() == '0';
+    const bool fits = error == std::errc() && end == last && !has_zero && number >= 0;
+    return fits && number <= most ? number : -1;
+}
+
+// Whether the text has one of these parts.
+template <class... Parts> bool says(std::string_view text, Parts... parts) noexcept {
+    return ((text.find(parts) != text.npos) || ...);
+}
+
+// Returns the text. If the text quotes the secret, returns at most its first word, with a remark.
+inline std::string without_secret(std::string error_text, std::string_view secret) {
+    if (secret.empty() || !says(error_text, secret)) {
+        return error_text;
+    }
+    const std::string first = error_text.substr(0, error_text.find(' '));
+    return (says(first, secret) ? "" : first + " ") + "(the error text quotes the password)";
+}
+
 // ---- Connections
 
 // The most connections to one server that a process opens for calls. A server commits calls of
@@ -34,11 +58,8 @@ template <auto End> struct ended_by {
 // server has few connections: 100 for all clients is PostgreSQL's default.
 inline constexpr std::size_t most_call_connections = 8;
 
-// Connections to one server.
-//
 // A call takes an idle connection. If none is idle and fewer than the bound are open, the call
-// opens another one. If the bound is reached, the call waits in order of arrival, until its
-// deadline.
+// opens another one; otherwise it waits in order of arrival, until its deadline.
 //
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
@@ -86,8 +107,8 @@ public:
     }
 
     // Exclusive use of a connection, until the destructor. Without an error, the connection is
-    // open. If there are an error and a connection, it cannot be opened, and no other one is open.
-    // Without a connection, the error is timed_out: other callers had all of them until then.
+    // open. With an error, it cannot be opened, and no other one is open. If `at` is nullptr, the
+    // error is timed_out: other callers had all connections until the deadline.
     struct borrowed {
         std::unique_ptr<place, returns> at{};
         std::error_code error{};
@@ -97,7 +118,6 @@ public:
         Connection* operator->() const noexcept { return &at->of; }
     };
 
-    // Takes a connection and opens it if needed.
     // Blocks: until the caller has a connection and it is open, or until the deadline.
     borrowed take(deadline end) {
         do {
@@ -146,9 +166,9 @@ private:
         return open_ones() > (found->is_open ? 1U : 0U);
     }
 
-    // Handles a connection that cannot be opened. If another connection is open, returns true: the
-    // caller has to wait for one. Withholds the permits for further connections until
-    // allow_refused(), so that no later call tries to open one. Called under lock_.
+    // Handles a connection that cannot be opened. If another one is open, withholds the permits for
+    // further ones until allow_refused(), so that no later call tries to open one. Then returns
+    // true: the caller has to wait for an open one. Called under lock_.
     bool waits_for_another(borrowed& refused) noexcept {
         close_idle([](place& each) { return !each.of.is_usable(); });
         const std::size_t others = open_ones();
@@ -212,7 +232,7 @@ private:
     semaphore permits_; // a permit for each connection, minus refused_
 };
 
-// The state that the slots of a process for one server share. The last slot closes the connections.
+// What the slots of a process for one server share. The last slot closes the connections.
 template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
@@ -222,27 +242,10 @@ template <class Client> struct BIDE_SHARED shared_server {
     connection_pool<Client> renewals;
     typename Client::known known{}; // what these slots have learned about the server
 
-    // Returns the object of this process. Makes it if there is none.
     static std::shared_ptr<shared_server> find(const target& to) {
-        table* const here = process_wide<table, native_platform>::get([] { return new table; });
-        if (here == nullptr) {
-            BIDE_THROW(std::bad_alloc());
-        }
-        const std::lock_guard held(here->lock);
-        std::erase_if(here->all, [](const auto& each) { return each.second.expired(); });
-        std::weak_ptr<shared_server>& known_one = here->all[to];
-        std::shared_ptr<shared_server> found = known_one.lock();
-        if (found == nullptr) {
-            known_one = found = std::make_shared<shared_server>(to);
-        }
-        return found;
+        return shared_by_key<target, shared_server>::find(
+            to, [&] { return std::make_shared<shared_server>(to); });
     }
-
-private:
-    struct table {
-        mutex lock;
-        std::map<target, std::weak_ptr<shared_server>> all; // under lock
-    };
 };
 
 // ---- URLs
@@ -397,12 +400,6 @@ template <class F> auto without_sigpipe(F f) noexcept {
     return done;
 }
 
-// Returns true if the text of a TLS library says that the server refuses the client's certificate,
-// or refuses a client without a certificate.
-inline bool refuses_certificate(std::string_view text) noexcept {
-    return says(text, "alert") && says(text, "ertificate", "unknown ca", "access denied");
-}
-
 // ---- Slots
 
 // The answer of a server; or the error, its text, and whether a value may have been stored.
@@ -431,17 +428,14 @@ inline void check_argument([[maybe_unused]] const char* slot_name, const char* w
     }
 }
 
-// What a slot is made of, beside the server.
 struct server_terms {
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    std::string table{};        // PostgreSQL's, with its schema, quoted
-    bool creates_table = false; // if it is missing
+    std::string table{}; // PostgreSQL's, with its schema, quoted
     bool is_for_renewals = false;
 };
 
-// What the clients have in common.
 template <class Target> class server_client {
 public:
     using target = Target;
@@ -510,8 +504,8 @@ public:
 
 private:
     // Calls question() with a connection and `known`. While another transaction blocks the call,
-    // calls question() again on another connection, for at most half of the time. If `may_repeat`
-    // is true and the connection is lost, calls question() again: the server may close an idle one.
+    // takes a connection again and repeats it, for at most half of the time. If `may_repeat` is
+    // true and the connection was lost, as an idle one may be, calls question() once more.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
