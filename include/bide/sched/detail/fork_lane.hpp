@@ -60,8 +60,9 @@
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
 // It wakes one worker even for less work, unless an idle worker sleeps with a time-out: the timed
-// sleeper (pool.hpp) then finds the arms. While there is a timed sleeper, the fork-join also wakes
-// nobody if at least as many callers own no worker as workers sleep (basic_pool::add_callers).
+// sleeper (pool.hpp) then finds the arms. While there is a timed sleeper, the fork-join wakes no
+// worker either if at least as many callers own no worker as workers sleep
+// (basic_pool::add_callers).
 //
 // If the fork-join is a loop, the place stores the work of one iteration, so that the estimate fits
 // short and long runs. These numbers affect only the speed, because the owner runs each arm that no
