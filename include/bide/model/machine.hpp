@@ -142,6 +142,8 @@ public:
     void compute(double ns) noexcept;
     /// Returns the processor of the calling thread.
     unsigned processor() const noexcept;
+    /// Returns the number of processors.
+    unsigned processors() const noexcept;
 
     /// The ways to access memory.
     enum class access {

@@ -223,6 +223,11 @@ struct simulated_platform {
             m->wake(word, count);
         }
     }
+    /// Returns the number of processors of the machine.
+    static unsigned processors() noexcept {
+        machine* const m = machine::here();
+        return m != nullptr ? m->processors() : 0;
+    }
     /// Returns false.
     static bool single_cpu() noexcept { return false; }
     /// Returns the T of this thread.

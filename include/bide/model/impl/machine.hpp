@@ -458,6 +458,9 @@ std::int64_t machine::now_ns() noexcept {
     return state_->me->now / 1000;
 }
 unsigned machine::processor() const noexcept { return state_->me->on; }
+unsigned machine::processors() const noexcept {
+    return static_cast<unsigned>(state_->processors.size());
+}
 
 void machine::yield() noexcept {
     state_->spend(state_->of.yield);
