@@ -15,7 +15,7 @@ using permits = bide::detail::basic_biased_permits<platform, 2>;
 
 // The slot of the calling thread from here on.
 void read_by(std::uint32_t slot) noexcept {
-    platform::near_local<bide::detail::reader_number>().value = slot;
+    platform::near_local<bide::detail::thread_number>().value = slot;
 }
 
 // So that the next read that needs no wait makes it biased again.

@@ -110,7 +110,7 @@ TEST_CASE(
     std::atomic<int> wrong{0};
     test::run_threads(4, [&](int i) {
         // As on a machine of 128 processors.
-        bide::native_platform::near_local<bide::detail::reader_number>().value = 16U + 37U * i;
+        bide::native_platform::near_local<bide::detail::thread_number>().value = 16U + 37U * i;
         for (int round = 0; round < 300; ++round) {
             if (round % 50 == i) {
                 const std::scoped_lock held(m);

@@ -10,6 +10,7 @@
 // has its own cache lines. A writer ends the bias. This is the biased locking of BRAVO (Dice and
 // Kogan, USENIX ATC 2019).
 
+#include <bide/sync/detail/thread_number.hpp>
 #include <bide/sync/shared_mutex.hpp>
 
 #include <bit>
@@ -130,42 +131,6 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // mutex.) They are added under the lock of the queue, where a loan begins and ends. Each is open if
 // and only if the mutex is biased then. So the equation holds before and after.
 
-// The number of the calling thread. A coroutine does not use a reference to this object after a
-// suspension, because it may resume on another thread.
-struct BIDE_SHARED reader_number {
-    static constexpr std::uint32_t none = 0xffff'ffff;
-    std::uint32_t value = none;
-};
-
-// Numbers the threads round-robin, in the order of their first reads.
-template <class Platform> struct BIDE_SHARED reader_numbers {
-    static constexpr std::uint32_t least = Platform::model ? 4 : 16;
-    static constexpr std::uint32_t most = 128;
-
-    // Returns how many numbers there are: a number for each processor, within [least, most].
-    BIDE_COLD static std::uint32_t count() noexcept {
-        const std::uint32_t processors = Platform::processors();
-        return processors <= least ? least : processors >= most ? most : std::bit_ceil(processors);
-    }
-
-    // Returns the number of the calling thread, or `none` before assign().
-    static std::uint32_t of_this_thread() noexcept {
-        return Platform::template near_local<reader_number>().value;
-    }
-
-    BIDE_COLD static std::uint32_t assign() noexcept {
-        std::uint32_t next = 0; // in a model, the test assigns the other numbers
-        if constexpr (!Platform::model) {
-            // Order: relaxed; the number publishes no other data.
-            next = next_.fetch_add(1, std::memory_order_relaxed) % count();
-        }
-        return Platform::template near_local<reader_number>().value = next;
-    }
-
-private:
-    inline static constinit typename Platform::template atomic<std::uint32_t> next_{0};
-};
-
 template <class Platform, unsigned Slots> class basic_biased_permits {
     static_assert(std::has_single_bit(Slots), "bide: the number of slots is a power of two");
 
@@ -272,7 +237,7 @@ private:
 
     // Returns the slot of a thread whose number is not less than `Slots`, or is `none`.
     BIDE_NOINLINE slot& other_slot(std::uint32_t mine) noexcept {
-        if (mine == reader_number::none) {
+        if (mine == thread_number::none) {
             mine = numbers::assign();
         }
         if (mine >= Slots && grows) {
@@ -416,7 +381,7 @@ private:
         }
     }
 
-    using numbers = reader_numbers<Platform>;
+    using numbers = thread_numbers<Platform>;
 
     // A mutex for which the user has chosen few slots keeps them.
     static constexpr bool grows = Platform::model || Slots >= numbers::least;
