@@ -44,9 +44,9 @@ namespace detail {
 //
 // Collectors. If many threads arrive at once, each fetch_sub waits until the cache line of the word
 // has moved through all their processors. So a barrier that expects more than 8 arrivals gets
-// collectors at the end of its first phase, if the process may use more than 8 processors. (If there
-// is no memory, the barrier remains as it is.) A collector is a count on a cache line of its own. A
-// thread adds its arrival to the collector that its number selects:
+// collectors at the end of its first phase, if the process may use more than 8 processors. If there
+// is no memory, the barrier has none. A collector is a count in a cache line of its own. A thread
+// adds its arrival to the collector that its number selects:
 //
 //   the collector was empty    The thread pauses, so that other threads can add theirs. Then it
 //                              takes all arrivals of the collector, and subtracts them from `left`.
@@ -79,7 +79,8 @@ public:
     static constexpr std::ptrdiff_t(max)() noexcept { return 0x7fff'ffff; }
 
     constexpr explicit basic_phase_gate(std::ptrdiff_t expected) noexcept
-        : word_(static_cast<word>(expected) * one), expected_(static_cast<word>(expected)) {}
+        : word_(static_cast<word>(expected) * one),
+          expected_(static_cast<word>(expected) | (expected > few ? many : 0)) {}
     basic_phase_gate& operator=(basic_phase_gate&&) = delete;
     ~basic_phase_gate() { delete static_cast<collectors*>(collectors_); }
 
@@ -139,14 +140,15 @@ public:
     void advance() noexcept {
         // Order: relaxed; the last arrival came after each drop() [barrier.arrive].
         const word expected = expected_.load(std::memory_order_relaxed);
-        if (expected > few || collectors_ != nullptr) {
-            begin_collecting(expected);
+        if ((expected & many) != 0) {
+            begin_collecting(expected & ~many);
         }
         const auto next_phase = [expected](word seen) noexcept {
             return ((seen + one_phase) & phases) | expected * one;
         };
-        const word seen = entry::change_or_lock(word_, [next_phase](word from) noexcept {
-            return next_phase(from) | (from & lock::both);
+        // `queued` and `missing` are clear there, and the bits of the lock stay as they are.
+        const word seen = entry::change_or_lock(word_, [expected](word from) noexcept {
+            return ((from + one_phase) & 0xffff'ffff) | expected * one;
         });
         if ((seen & queued) != 0) {
             let_through(next_phase(seen));
@@ -164,7 +166,7 @@ public:
         // Order: relaxed; set before the phase of this arrival began [barrier.phase]. As long as it
         // is false, an arrival does not read `collectors_`: it would move the line of the word once
         // more.
-        return (Platform::model || any_collects_.load(std::memory_order_relaxed)) &&
+        return (Platform::model || any_collects_.is_set.load(std::memory_order_relaxed)) &&
                collectors_ != nullptr;
     }
 
@@ -249,7 +251,10 @@ private:
     };
 
     // A barrier that expects no more arrivals has no collectors.
-    static constexpr word few = Platform::model ? 2 : 8;
+    static constexpr std::ptrdiff_t few = Platform::model ? 2 : 8;
+    // Is set in `expected_` if the first phase expects more. It does not get into the word, where
+    // the number of arrivals stands in the upper half.
+    static constexpr word many = word{1} << 63;
     // The pauses take about as long as a line that moves between two sockets.
     static constexpr int pauses = Platform::model ? 0 : 2;
 
@@ -260,7 +265,7 @@ private:
         if (all == nullptr) {
             // Order: relaxed; the phase changes only after this call.
             if (phase_of(word_.load(std::memory_order_relaxed)) != 0 ||
-                (!Platform::model && Platform::processors() <= few)) {
+                (!Platform::model && Platform::processors() <= unsigned{few})) {
                 return;
             }
             all = new (std::nothrow) collectors;
@@ -270,14 +275,19 @@ private:
             collectors_ = all;
             if constexpr (!Platform::model) {
                 // Order: relaxed; the step that begins the phase publishes it [barrier.phase].
-                any_collects_.store(true, std::memory_order_relaxed);
+                any_collects_.is_set.store(true, std::memory_order_relaxed);
             }
         }
         // Order: relaxed; the step that begins the phase publishes it [barrier.phase].
         all->left.arrivals.store(expected, std::memory_order_relaxed);
     }
 
-    inline static constinit typename Platform::template atomic<bool> any_collects_{false};
+    // Each arrival reads it, so no other variable shares its cache lines.
+    struct alignas(cache_line_pair) flag {
+        constexpr flag() noexcept : is_set(false) {}
+        typename Platform::template atomic<bool> is_set;
+    };
+    inline static constinit flag any_collects_;
 
     typename Platform::template atomic<word> word_;
     typename Platform::template atomic<word> expected_;

@@ -412,8 +412,8 @@ private:
 /// threads share. A condition_variable cannot wait with this mutex.
 ///
 /// `Slots` is a power of two: the number of threads that can read without sharing a cache line, if
-/// the machine does not have more processors. If it is less than 16, no slots are added. Threads are
-/// assigned to the slots round-robin, in the order of their first reads.
+/// no slots are added. If it is less than 16, none are added. Threads are assigned to the slots
+/// round-robin, in the order of their first reads.
 ///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
 /// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
