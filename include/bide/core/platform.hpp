@@ -290,11 +290,11 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
         cpu_set_t mask;
         // Uses the mask of the process's first thread, not that of the calling thread: the caller
         // may be pinned to one processor and wait for a thread on another.
-        if (::sched_getaffinity(::getpid(), sizeof mask, &mask) == 0) {
-            return static_cast<unsigned>(CPU_COUNT(&mask));
-        }
-#endif
+        const bool is_known = ::sched_getaffinity(::getpid(), sizeof mask, &mask) == 0;
+        return is_known ? static_cast<unsigned>(CPU_COUNT(&mask)) : 0;
+#else
         return 0;
+#endif
     }
     /// Returns whether the process may use one processor only.
     static bool single_cpu() noexcept { return processors() == 1; }
