@@ -228,8 +228,8 @@ struct simulated_platform {
         machine* const m = machine::here();
         return m != nullptr ? m->processors() : 0;
     }
-    /// Returns false.
-    static bool single_cpu() noexcept { return false; }
+    /// Returns true if the machine has one processor.
+    static bool single_cpu() noexcept { return processors() == 1; }
     /// Returns the T of this thread.
     template <class T> static T& local() noexcept {
         static constexpr char key = 0;

@@ -317,8 +317,9 @@ struct no_completion {
 /// arrival of the first phase allocates 1,152 bytes. If there is no memory, arrivals are slower.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
-/// that let it through has not returned. A wait of another thread that has not queued its waiter
-/// yet must have returned before. So must a stop or a time-out that is just ending a wait.
+/// that let it through has not returned. These still access the barrier, so they must be over
+/// before: a wait that another thread has begun and that has not queued its waiter yet, and a stop
+/// or a time-out that is just ending a wait.
 template <class Completion, class Platform> class barrier {
     using gate = detail::basic_phase_gate<Platform>;
     static_assert(std::is_nothrow_invocable_v<Completion&>,
