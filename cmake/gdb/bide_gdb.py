@@ -544,10 +544,7 @@ def biased_shared_mutex_text(value):
     """sync/biased_shared_mutex.hpp"""
     biased, permits = value["permits_"], Permits(value["permits_"]["permits_"])
     slots = biased["slots_"]
-    own = slots.type.sizeof // slots[0].type.sizeof
-    more = number(biased["count_"], 32) - own
-    words = [number(slots[i]["readers"]) for i in range(own)]
-    words += [number(pointer(biased["more_"])[i]["readers"]) for i in range(more)]
+    words = [number(slots[i]["readers"]) for i in range(slots.type.sizeof // slots[0].type.sizeof)]
     if any(word not in (0, 1) and not word & 1 for word in words) or permits.is_closed:
         raise Broken("a count of readers in a slot that is not open")
     lent = permits.most // 2 if biased["biased_"] else 0

@@ -136,68 +136,6 @@ TEST_CASE("barrier: the last arrival lets all waiters through") {
     });
 }
 
-// Arrives at a collector of a gate that has collectors.
-void arrive_at(std::uint32_t collector, gate& g) {
-    platform::near_local<bide::detail::thread_number>().value = collector;
-    arrive(g);
-}
-
-// In a model, a barrier that expects three arrivals has two collectors from its second phase on.
-TEST_CASE("barrier: collectors count each arrival of a phase, and the last one ends it") {
-    const auto of_three = [] {
-        auto* const g = new gate(3);
-        for (int i = 0; i < 3; ++i) {
-            arrive(*g);
-        }
-        return g;
-    };
-    const auto three_arrive = [of_three](std::uint32_t second) {
-        return [of_three, second] {
-            gate* const g = of_three();
-            var<int> left{0};
-            var<int> right{0};
-            model::thread a(model::after_writing(left, [g] { arrive_at(0, *g); }));
-            model::thread b(model::after_writing(right, [g, second] { arrive_at(second, *g); }));
-            const auto phase = arrive(*g);
-            while (!g->has_passed(phase)) {
-                platform::pause();
-            }
-            MODEL_REQUIRE(left == 1 && right == 1);
-            delete g;
-        };
-    };
-    model::check("barrier: three arrive at one collector, the one that looks destroys it",
-                 three_arrive(0));
-    model::check("barrier: three arrive at two collectors, the one that looks destroys it",
-                 three_arrive(1));
-    model::check("barrier: two arrive at a collector, a third one waits", [of_three] {
-        gate* const g = of_three();
-        var<int> data{0};
-        const auto phase = arrive(*g);
-        model::thread a([g] { arrive_at(0, *g); });
-        model::thread b(model::after_writing(data, [g] { arrive_at(0, *g); }));
-        g->wait_until(phase, deadline::never());
-        MODEL_REQUIRE(data == 1);
-        delete g;
-    });
-    model::check("barrier: one drops at a collector, the next phase expects two", [of_three] {
-        gate* const g = of_three();
-        var<int> data{0};
-        arrive(*g);
-        model::thread dropping(model::after_writing(data, [g] {
-            g->drop();
-            arrive_at(1, *g);
-        }));
-        const auto phase = arrive(*g);
-        g->wait_until(phase, deadline::never());
-        MODEL_REQUIRE(data == 1);
-        arrive(*g);
-        MODEL_REQUIRE(g->has_passed(arrive(*g)));
-        dropping.join();
-        delete g;
-    });
-}
-
 TEST_CASE("barrier: a drop lowers what the next phase expects") {
     model::check("barrier: one drops, one stays", [] {
         awake_barrier b(2);

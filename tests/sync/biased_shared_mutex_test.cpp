@@ -103,30 +103,6 @@ TEST_CASE("biased_shared_mutex: a reader may leave on another thread than it cam
     m.unlock();
 }
 
-TEST_CASE(
-    "biased_shared_mutex: threads with numbers beyond its slots read by slots that they make") {
-    bide::biased_shared_mutex m;
-    int count = 0; // plain: a sanitizer sees whether it is ordered
-    std::atomic<int> wrong{0};
-    test::run_threads(4, [&](int i) {
-        // As on a machine of 128 processors.
-        bide::native_platform::near_local<bide::detail::thread_number>().value = 16U + 37U * i;
-        for (int round = 0; round < 300; ++round) {
-            if (round % 50 == i) {
-                const std::scoped_lock held(m);
-                ++count;
-            } else {
-                const std::shared_lock held(m);
-                wrong += count < 0 ? 1 : 0;
-            }
-        }
-    });
-    CHECK(wrong == 0);
-    CHECK(count == 4 * 6);
-    CHECK(m.try_lock());
-    m.unlock();
-}
-
 TEMPLATE_TEST_CASE("biased_shared_mutex: readers that come and leave on different threads, and "
                    "writers, lose no increment",
                    "[promise.biased-reader-moves]", test::native, test::jittery) {

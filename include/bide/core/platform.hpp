@@ -25,7 +25,6 @@
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
 ///   P::now()                    Steady time in nanoseconds.
 ///   P::futex_wait, futex_wake   See core/futex.hpp.
-///   P::processors()             The number of processors that the process may use; 0: unknown.
 ///   P::single_cpu()             true: the process may use one processor only.
 ///   P::local<T>()               The T of this thread, constant-initialised.
 ///   P::near_local<T>()          Another T of this thread, which is found faster. A coroutine uses the
@@ -285,20 +284,17 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
         Futex::template wake<Word>(word, count);
     }
 
-    /// Returns the number of processors that the process may use, or 0 if it is unknown.
-    static unsigned processors() noexcept {
+    /// Returns whether the process may use one processor only.
+    static bool single_cpu() noexcept {
 #if defined(__linux__)
         cpu_set_t mask;
         // Uses the mask of the process's first thread, not that of the calling thread: the caller
         // may be pinned to one processor and wait for a thread on another.
-        const bool is_known = ::sched_getaffinity(::getpid(), sizeof mask, &mask) == 0;
-        return is_known ? static_cast<unsigned>(CPU_COUNT(&mask)) : 0;
+        return ::sched_getaffinity(::getpid(), sizeof mask, &mask) == 0 && CPU_COUNT(&mask) == 1;
 #else
-        return 0;
+        return false;
 #endif
     }
-    /// Returns whether the process may use one processor only.
-    static bool single_cpu() noexcept { return processors() == 1; }
 
     /// Returns the T of this thread.
     // Never inlined: otherwise the compiler could keep the address over a suspension point, after

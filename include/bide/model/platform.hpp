@@ -61,8 +61,6 @@ template <int LockLooks> struct basic_platform {
     static void prefetch(const void*) noexcept {}
     /// Returns the time of this thread in nanoseconds. options::clock_jumps says how it advances.
     static std::int64_t now() noexcept { return detail::ops::now(); }
-    /// Returns 2.
-    static unsigned processors() noexcept { return 2; }
     /// Returns false.
     static bool single_cpu() noexcept { return false; }
 

@@ -6,9 +6,7 @@
 /// A point where a number of threads and coroutines wait for each other, phase after phase.
 
 #include <bide/sync/detail/gate.hpp>
-#include <bide/sync/detail/thread_number.hpp>
 
-#include <new>
 #include <stdexcept>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -42,20 +40,6 @@ namespace detail {
 // a step that does not change the count. The last arrival may store the whole word, because no
 // other arrival is allowed then.
 //
-// Collectors. If many threads arrive at once, each fetch_sub waits until the cache line of the word
-// has moved through all their processors. So a barrier that expects more than 8 arrivals gets
-// collectors at the end of its first phase, if the process may use more than 8 processors. If there
-// is no memory, the barrier has none. A collector is a count in a cache line of its own. A thread
-// adds its arrival to the collector that its number selects:
-//
-//   the collector was empty    The thread pauses, so that other threads can add theirs. Then it
-//                              takes all arrivals of the collector, and subtracts them from `left`.
-//   it was not empty           The thread that found it empty takes this arrival, too.
-//
-// A phase ends when `left` is zero. It cannot end before the arrivals of the collectors were taken.
-// In a barrier with collectors, `missing` has no meaning, and an arrival reads the phase in the
-// word. The phase that it belongs to has begun before the call, and ends after it.
-//
 // Last access. The last arrival does not access the barrier after the step that begins the next
 // phase. Each other arrival ends with its fetch_sub. If there are waiters, the last arrival takes
 // them out of the queue before that step. It wakes them after the step, without an access to the
@@ -79,10 +63,8 @@ public:
     static constexpr std::ptrdiff_t(max)() noexcept { return 0x7fff'ffff; }
 
     constexpr explicit basic_phase_gate(std::ptrdiff_t expected) noexcept
-        : word_(static_cast<word>(expected) * one),
-          expected_(static_cast<word>(expected) | (expected > few ? many : 0)) {}
+        : word_(static_cast<word>(expected) * one), expected_(static_cast<word>(expected)) {}
     basic_phase_gate& operator=(basic_phase_gate&&) = delete;
-    ~basic_phase_gate() { delete static_cast<collectors*>(collectors_); }
 
     void require_no_waiters(const char* name, const void* object) noexcept {
         entry::require_no_waiters(word_, queue_, name, object);
@@ -91,13 +73,6 @@ public:
     // Counts n arrivals. If the phase is then complete, the caller calls advance().
     // Requires: n arrivals are missing; terminates with the name of the primitive otherwise.
     arrival arrive(word n, const char* name, const void* object) noexcept {
-        if (has_collectors()) {
-            return collect(n, name, object);
-        }
-        return subtract(n, name, object);
-    }
-    // arrive() of a barrier without collectors.
-    arrival subtract(word n, const char* name, const void* object) noexcept {
         // Order: acq_rel [barrier.arrive]; release: the last arrival sees what was done before each
         // arrival. Acquire, because this may be the last arrival.
         const word before = word_.fetch_sub(n * one, std::memory_order_acq_rel);
@@ -107,30 +82,6 @@ public:
         return {phase_of(before), before / one == n};
     }
 
-    // arrive() of a barrier with collectors.
-    arrival collect(word n, const char* name, const void* object) noexcept {
-        // Order: relaxed; the caller knows that the phase has begun.
-        const phase mine = phase_of(word_.load(std::memory_order_relaxed));
-        collectors& all = *static_cast<collectors*>(collectors_);
-        auto& here = all.each[thread_numbers<Platform>::get() % std::size(all.each)].arrivals;
-        // Order: release [barrier.arrive]; the thread that takes this arrival sees what was done
-        // before it.
-        if (here.fetch_add(n, std::memory_order_release) != 0) {
-            return {mine, false};
-        }
-        for (int i = 0; i < pauses; ++i) {
-            Platform::pause();
-        }
-        // Order: acquire [barrier.arrive]; this thread sees what was done before the arrivals.
-        const word taken = here.exchange(0, std::memory_order_acquire);
-        // Order: acq_rel [barrier.arrive]; as in arrive().
-        const word before = all.left.arrivals.fetch_sub(taken, std::memory_order_acq_rel);
-        if (before < taken) {
-            fatal(name, object, "arrived at more often than it expects");
-        }
-        return {mine, before == taken};
-    }
-
     // Lowers the number of arrivals that the later phases expect. Requires: the caller arrives
     // next.
     // Order: relaxed; the arrival that follows publishes the number [barrier.arrive].
@@ -138,21 +89,17 @@ public:
 
     // Begins the next phase and lets every waiter through. Called once after the last arrival.
     void advance() noexcept {
-        // Order: relaxed; the last arrival came after each drop() [barrier.arrive].
-        const word expected = expected_.load(std::memory_order_relaxed);
-        if ((expected & many) != 0) {
-            begin_collecting(expected & ~many);
+        const word seen = entry::change_or_lock(
+            word_, [this](word from) noexcept { return next_phase(from) | (from & lock::both); });
+        if ((seen & queued) == 0) {
+            return;
         }
-        const auto next_phase = [expected](word seen) noexcept {
-            return ((seen + one_phase) & phases) | expected * one;
-        };
-        // `queued` and `missing` are clear there, and the bits of the lock stay as they are.
-        const word seen = entry::change_or_lock(word_, [expected](word from) noexcept {
-            return ((from + one_phase) & 0xffff'ffff) | expected * one;
-        });
-        if ((seen & queued) != 0) {
-            let_through(next_phase(seen));
-        }
+        basic_wake_list<Platform> passed;
+        queue_.pop_all(passed);
+        // Order: release [lock_bits.release], by release_as(); it is also the release
+        // [barrier.phase].
+        lock::release_as(word_, next_phase(seen));
+        passed.publish(wait_status::granted);
     }
 
     // Order: acquire [barrier.phase]; if the phase has passed, the caller sees what was done before
@@ -161,18 +108,9 @@ public:
         return phase_of(word_.load(std::memory_order_acquire)) != p;
     }
 
-    // If the barrier has no collectors, or no barrier of the process has any, returns false.
-    bool has_collectors() const noexcept {
-        // Order: relaxed; set before the phase of this arrival began [barrier.phase]. As long as it
-        // is false, an arrival does not read `collectors_`: it would move the line of the word once
-        // more.
-        return (Platform::model || any_collects_.is_set.load(std::memory_order_relaxed)) &&
-               collectors_ != nullptr;
-    }
-
-    bool wait_until(phase p, deadline end) noexcept { return has_passed(p) || wait_longer(p, end); }
-    BIDE_NOINLINE bool wait_longer(phase p, deadline end) noexcept {
-        return (!end.is_poll() && spin(p)) || waits::until(*this, p, end) == wait_status::granted;
+    bool wait_until(phase p, deadline end) noexcept {
+        return has_passed(p) || (!end.is_poll() && spin(p)) ||
+               waits::until(*this, p, end) == wait_status::granted;
     }
     result<void> wait(phase p, const typename Platform::stop_token& token) noexcept {
         return result_of(has_passed(p) || spin(p) ? wait_status::granted
@@ -221,79 +159,36 @@ private:
 
     static phase phase_of(word seen) noexcept { return static_cast<phase>(seen & phases); }
 
-    // Spins on the word, so that the last arrival need not wake this thread. If the spin fails, the
-    // thread yields a few times, because the thread of a missing arrival may be on the same
-    // processor.
+    // Spins on the word, so that the last arrival need not wake this thread. Each read takes the
+    // cache line from the next arrival. So the thread pauses between two reads, the longer the more
+    // arrivals are missing. If the spin fails, the thread yields a few times, because the thread of
+    // a missing arrival may be on the same processor.
     bool spin(phase p) noexcept {
-        const auto passed = [this, p]() noexcept { return has_passed(p); };
+        word pauses = 0; // until the next read
+        const auto passed = [this, p, &pauses]() noexcept {
+            if (pauses > 1) {
+                --pauses;
+                return false;
+            }
+            // Order: acquire [barrier.phase]; as in has_passed().
+            const word seen = word_.load(std::memory_order_acquire);
+            pauses = seen / one / 2;
+            return phase_of(seen) != p;
+        };
         return basic_spin<Platform>::until(passed) ||
-               basic_spin<Platform>::yielding(passed, yields);
+               basic_spin<Platform>::yielding([this, p]() noexcept { return has_passed(p); },
+                                              yields);
     }
 
-    // Wakes the waiters, and stores `next` in the word. Requires: the lock is held.
-    BIDE_NOINLINE void let_through(word next) noexcept {
-        basic_wake_list<Platform> passed;
-        queue_.pop_all(passed);
-        // Order: release [lock_bits.release], by release_as(); it is also the release
-        // [barrier.phase].
-        lock::release_as(word_, next);
-        passed.publish(wait_status::granted);
+    word next_phase(word seen) const noexcept {
+        // Order: relaxed; the last arrival came after each drop() [barrier.arrive].
+        const word expected = expected_.load(std::memory_order_relaxed);
+        return ((seen + one_phase) & phases) | expected * one;
     }
-
-    // ---- Collectors
-
-    struct alignas(cache_line_pair) padded {
-        typename Platform::template atomic<word> arrivals{0};
-    };
-    struct collectors {
-        padded each[Platform::model ? 2 : 8];
-        padded left; // the arrivals that the phase still needs
-    };
-
-    // A barrier that expects no more arrivals has no collectors.
-    static constexpr std::ptrdiff_t few = Platform::model ? 2 : 8;
-    // Is set in `expected_` if the first phase expects more. It does not get into the word, where
-    // the number of arrivals stands in the upper half.
-    static constexpr word many = word{1} << 63;
-    // The pauses take about as long as a line that moves between two sockets.
-    static constexpr int pauses = Platform::model ? 0 : 2;
-
-    // Called by the last arrival, before the next phase begins. Makes the collectors at the end of
-    // the first phase.
-    BIDE_NOINLINE void begin_collecting(word expected) noexcept {
-        collectors* all = collectors_;
-        if (all == nullptr) {
-            // Order: relaxed; the phase changes only after this call.
-            if (phase_of(word_.load(std::memory_order_relaxed)) != 0 ||
-                (!Platform::model && Platform::processors() <= unsigned{few})) {
-                return;
-            }
-            all = new (std::nothrow) collectors;
-            if (all == nullptr) {
-                return;
-            }
-            collectors_ = all;
-            if constexpr (!Platform::model) {
-                // Order: relaxed; the step that begins the phase publishes it [barrier.phase].
-                any_collects_.is_set.store(true, std::memory_order_relaxed);
-            }
-        }
-        // Order: relaxed; the step that begins the phase publishes it [barrier.phase].
-        all->left.arrivals.store(expected, std::memory_order_relaxed);
-    }
-
-    // Each arrival reads it, so no other variable shares its cache lines.
-    struct alignas(cache_line_pair) flag {
-        constexpr flag() noexcept : is_set(false) {}
-        typename Platform::template atomic<bool> is_set;
-    };
-    inline static constinit flag any_collects_;
 
     typename Platform::template atomic<word> word_;
     typename Platform::template atomic<word> expected_;
     basic_waiter_queue<Platform> queue_;
-    // Written by the last arrival of a phase.
-    typename Platform::template var<collectors*> collectors_{nullptr};
 };
 
 struct no_completion {
@@ -312,9 +207,6 @@ struct no_completion {
 ///
 /// Memory order: what happens before each arrival of a phase happens before the call of the
 /// completion function. That call happens before the return of each wait for the phase.
-///
-/// If more than 8 arrivals are expected and the process may use more than 8 processors, the last
-/// arrival of the first phase allocates 1,152 bytes. If there is no memory, arrivals are slower.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
 /// that let it through has not returned. These still access the barrier, so they must be over
@@ -368,10 +260,9 @@ public:
     /// Arrives once, then waits for the end of the phase.
     /// Blocks: until the phase has ended.
     void arrive_and_wait() {
-        if (gate_.has_collectors()) {
-            return collect_and_wait();
+        if (const auto mine = count(1); !mine.is_last) {
+            gate_.wait_until(mine.at, deadline::never());
         }
-        wait_after(gate_.subtract(1, "barrier", this));
     }
 
     /// Arrives once, then waits for the end of the phase, unless a stop is requested first.
@@ -429,25 +320,10 @@ private:
     typename gate::arrival count(std::ptrdiff_t n) noexcept {
         const auto mine = gate_.arrive(static_cast<typename gate::word>(n), "barrier", this);
         if (mine.is_last) {
-            complete();
+            completion_();
+            gate_.advance();
         }
         return mine;
-    }
-
-    void complete() noexcept {
-        completion_();
-        gate_.advance();
-    }
-
-    BIDE_NOINLINE void collect_and_wait() noexcept {
-        wait_after(gate_.collect(1, "barrier", this));
-    }
-    void wait_after(typename gate::arrival mine) noexcept {
-        if (mine.is_last) {
-            complete();
-        } else {
-            gate_.wait_until(mine.at, deadline::never());
-        }
     }
 
     gate gate_;

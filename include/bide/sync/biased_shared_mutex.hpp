@@ -10,11 +10,9 @@
 // has its own cache lines. A writer ends the bias. This is the biased locking of BRAVO (Dice and
 // Kogan, USENIX ATC 2019).
 
-#include <bide/sync/detail/thread_number.hpp>
 #include <bide/sync/shared_mutex.hpp>
 
 #include <bit>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -125,11 +123,25 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // the next loan begins only after as many reads without a wait as there are slots. (BRAVO instead
 // waits for a time in proportion to the cost of the last recall.)
 
-// Threads have numbers: as many as the machine has processors, from 16 to 128. The slots of the
-// mutex are those of the lowest numbers. If the number of a reader is higher, the reader allocates
-// the slots of all higher numbers, once for each mutex. (Without memory, it shares a slot of the
-// mutex.) They are added under the lock of the queue, where a loan begins and ends. Each is open if
-// and only if the mutex is biased then. So the equation holds before and after.
+// The number of the calling thread. Threads are numbered from 1 on, in the order of their first
+// reads. A coroutine does not use a reference to this object after a suspension, because it may
+// resume on another thread.
+struct BIDE_SHARED reader_number {
+    std::uint32_t value = 0; // 0: not assigned
+};
+template <class Platform> struct BIDE_SHARED reader_numbers {
+    static std::uint32_t of_this_thread() noexcept {
+        reader_number& mine = Platform::template near_local<reader_number>();
+        if (mine.value == 0 && !Platform::model) { // in a model, the test assigns it
+            // Order: relaxed; the number publishes no other data.
+            mine.value = last.fetch_add(1, std::memory_order_relaxed) + 1;
+        }
+        return mine.value;
+    }
+
+private:
+    inline static constinit typename Platform::template atomic<std::uint32_t> last{0};
+};
 
 template <class Platform, unsigned Slots> class basic_biased_permits {
     static_assert(std::has_single_bit(Slots), "bide: the number of slots is a power of two");
@@ -142,8 +154,6 @@ public:
 
     constexpr basic_biased_permits() noexcept : permits_(all - lent) {}
     basic_biased_permits& operator=(basic_biased_permits&&) = delete;
-    // Order: relaxed; no other thread uses the mutex any more.
-    ~basic_biased_permits() { delete[] more_.load(std::memory_order_relaxed); }
 
     // The queue in which a reader waits, and to which a writer and a downgrade give permits back.
     queue& in_queue() noexcept { return permits_; }
@@ -231,59 +241,7 @@ private:
     };
 
     slot& slot_of_this_thread() noexcept {
-        const std::uint32_t mine = numbers::of_this_thread();
-        return mine < Slots ? slots_[mine] : other_slot(mine);
-    }
-
-    // Returns the slot of a thread whose number is not less than `Slots`, or is `none`.
-    BIDE_NOINLINE slot& other_slot(std::uint32_t mine) noexcept {
-        if (mine == thread_number::none) {
-            mine = numbers::assign();
-        }
-        if (mine >= Slots && grows) {
-            // Order: acquire [biased.more]; this thread sees the slots, if another one added them.
-            slot* more = more_.load(std::memory_order_acquire);
-            if (more == nullptr) {
-                more = grow(mine);
-            }
-            if (more != nullptr) {
-                // Order: relaxed; it was stored before `more_`, and does not change after that.
-                const std::uint32_t count = count_.load(std::memory_order_relaxed);
-                return more[mine % (count - Slots)];
-            }
-        }
-        return slots_[mine % Slots];
-    }
-
-    // Adds the slots of the higher numbers, among them that of `mine`, if no other thread has added
-    // them. Returns the added slots, or nullptr if there is no memory.
-    BIDE_COLD slot* grow(std::uint32_t mine) noexcept {
-        const std::uint32_t numbered = numbers::count();
-        const std::uint32_t count = mine < numbered ? numbered : std::bit_ceil(mine + 1);
-        slot* more = new (std::nothrow) slot[count - Slots];
-        if (more == nullptr) {
-            return nullptr;
-        }
-        slot* unused = nullptr;
-        permits_.recall([&]() noexcept -> word { // no loan ends here
-            // Order: relaxed; changed under this lock only.
-            if (slot* const other = more_.load(std::memory_order_relaxed); other != nullptr) {
-                unused = std::exchange(more, other);
-                return 0;
-            }
-            for (std::uint32_t i = 0; i < count - Slots; ++i) {
-                // Order: relaxed; the store of `more_` publishes the slots [biased.more].
-                more[i].readers.store(biased_ ? open : 0, std::memory_order_relaxed);
-            }
-            // Order: relaxed; the next store publishes it.
-            count_.store(count, std::memory_order_relaxed);
-            // Order: release [biased.more]; a reader sees the slots, and what was done before the
-            // mutex became biased: the lock was acquired after that.
-            more_.store(more, std::memory_order_release);
-            return 0;
-        });
-        delete[] unused;
-        return more;
+        return slots_[reader_numbers<Platform>::of_this_thread() % Slots];
     }
 
     static bool enter(slot& at) noexcept {
@@ -327,8 +285,7 @@ private:
         // Order: relaxed, for both steps; if an increment is lost, the bias begins later.
         const word reads = reads_.load(std::memory_order_relaxed) + 1;
         reads_.store(reads, std::memory_order_relaxed);
-        // Order: relaxed, as `reads_`.
-        if (reads >= count_.load(std::memory_order_relaxed)) {
+        if (reads >= Slots) {
             permits_.lend(
                 lent, [this]() noexcept { return !biased_; }, [this]() noexcept { open_slots(); });
         }
@@ -338,11 +295,11 @@ private:
     // Opens the slots. Called under the lock of the queue, after the permits of the loan were
     // taken.
     void open_slots() noexcept {
-        for_each_slot([](slot& s) noexcept {
+        for (slot& s : slots_) {
             // Order: release [biased.slot]; a reader sees what earlier holders of these permits did
             // before they unlocked. No other thread writes a closed slot.
             s.readers.store(open, std::memory_order_release);
-        });
+        }
         biased_ = true;
     }
 
@@ -355,42 +312,21 @@ private:
         biased_ = false;
         // Order: relaxed; a concurrent increment only changes when the next bias begins.
         reads_.store(0, std::memory_order_relaxed);
-        for_each_slot([](slot& s) noexcept {
+        for (slot& s : slots_) {
             Platform::prefetch(&s); // so that the cache misses overlap
-        });
+        }
         word left = static_cast<word>(lent);
-        for_each_slot([&left](slot& s) noexcept {
+        for (slot& s : slots_) {
             // Order: acquire [biased.slot]; this thread sees what readers did before they left by
             // this slot.
             left -= s.readers.exchange(0, std::memory_order_acquire) / one;
-        });
+        }
         return left;
     }
-
-    // Called under the lock of the queue.
-    template <class Call> void for_each_slot(Call call) noexcept {
-        for (slot& s : slots_) {
-            call(s);
-        }
-        // Order: relaxed, for both; changed under this lock only.
-        if (slot* const more = more_.load(std::memory_order_relaxed); more != nullptr) {
-            const std::uint32_t count = count_.load(std::memory_order_relaxed);
-            for (std::uint32_t i = 0; i < count - Slots; ++i) {
-                call(more[i]);
-            }
-        }
-    }
-
-    using numbers = thread_numbers<Platform>;
-
-    // A mutex for which the user has chosen few slots keeps them.
-    static constexpr bool grows = Platform::model || Slots >= numbers::least;
 
     alignas(cache_line_pair) queue permits_;
     atomic reads_{0}; // reads without a wait after the bias has ended
     typename Platform::template var<bool> biased_{true};
-    typename Platform::template atomic<std::uint32_t> count_{Slots}; // of the slots
-    typename Platform::template atomic<slot*> more_{nullptr};        // count_ - Slots of them
     slot slots_[Slots];
 };
 
@@ -402,18 +338,15 @@ private:
 /// bias begins again after as many reads without a wait as there are slots.
 ///
 /// The price: a writer that ends the bias writes all slots. The mutex takes a pair of cache lines
-/// for each slot and one more pair: 2,176 bytes with 16 slots. On a machine with more than `Slots`
-/// processors, readers allocate the missing slots, up to 128 in all. If there is no memory, they
-/// share the slots.
+/// for each slot and one more pair: 2,176 bytes with 16 slots.
 ///
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait
 /// for ever. Any thread may unlock it, so a coroutine may hold it across a suspension. If one
 /// thread locks it and another thread unlocks it, the unlock may write a cache line that all
 /// threads share. A condition_variable cannot wait with this mutex.
 ///
-/// `Slots` is a power of two: the number of threads that can read without sharing a cache line, if
-/// no slots are added. If it is less than 16, none are added. Threads are assigned to the slots
-/// round-robin, in the order of their first reads.
+/// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
+/// Threads are assigned to the slots round-robin, in the order of their first reads.
 ///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
 /// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),

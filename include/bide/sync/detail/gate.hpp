@@ -247,9 +247,9 @@ private:
     static constexpr word queued = entry::queued;
     static constexpr word one = 8; // in the count
 
-    // Spins on the word. A thread spins before it is queued: threads that come at once enter the
-    // queue one after the other, and the thread that opens the gate wakes them one after the other.
-    // A model does not look a second time.
+    // Spins on the word. A thread spins before it is queued, because threads enter the queue one
+    // after the other, and the last arrival wakes them one after the other. A model does not look a
+    // second time.
     bool spin() const noexcept {
         return !Platform::model &&
                basic_spin<Platform>::until([this]() noexcept { return is_open(); });
