@@ -54,6 +54,8 @@ void add_locks(const shape& of) {
     curves shared("readers", of, "each thread's time for a lock and an unlock");
     shared.add("bide::shared_mutex", readers<bide::basic_shared_mutex<platform>>);
     shared.add("bide::biased_shared_mutex", readers<bide::basic_biased_shared_mutex<platform>>);
+    shared.add("bide::biased_shared_mutex, 128 slots",
+               readers<bide::basic_biased_shared_mutex<platform, 128>>);
     shared.add("one counter", readers<one_counter_lock>);
 
     curves semaphore("semaphore", of, "half as many permits as threads, kept for 100 ns");

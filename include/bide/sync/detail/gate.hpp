@@ -248,11 +248,9 @@ private:
     static constexpr word one = 8; // in the count
 
     // Spins on the word. A thread spins before it is queued, because threads enter the queue one
-    // after the other, and the last arrival wakes them one after the other. A model does not look a
-    // second time.
+    // after the other, and the last arrival wakes them one after the other.
     bool spin() const noexcept {
-        return !Platform::model &&
-               basic_spin<Platform>::until([this]() noexcept { return is_open(); });
+        return basic_spin<Platform>::until([this]() noexcept { return is_open(); });
     }
 
     typename Platform::template atomic<word> word_;
