@@ -7,6 +7,7 @@
 //   barrier    a phase, in which each thread computes for 100 ns
 //   event      from set() until the last of P - 1 sleeping threads runs
 //   latch      P - 1 threads count down at once; until the thread that waits runs
+//   latch/all  P threads count down at once, and wait; until all run
 //   channel    half of the threads send, the others receive; a message. So P=2 is one to one.
 //   select     the same, and each receiver selects from four channels
 //
@@ -53,6 +54,8 @@ void add_locks(const shape& of) {
     curves shared("readers", of, "each thread's time for a lock and an unlock");
     shared.add("bide::shared_mutex", readers<bide::basic_shared_mutex<platform>>);
     shared.add("bide::biased_shared_mutex", readers<bide::basic_biased_shared_mutex<platform>>);
+    shared.add("bide::biased_shared_mutex, 128 slots",
+               readers<bide::basic_biased_shared_mutex<platform, 128>>);
     shared.add("one counter", readers<one_counter_lock>);
 
     curves semaphore("semaphore", of, "half as many permits as threads, kept for 100 ns");
@@ -75,6 +78,10 @@ void add_waits(const shape& of) {
     curves latch("latch", of, "all others count down at once, until one has waited");
     latch.add("bide::latch", countdown<bide::basic_latch<platform>>);
     latch.add("one counter, a broadcast", countdown<futex_gate>);
+
+    curves meet("latch/all", of, "all count down at once, and wait");
+    meet.add("bide::latch", meeting<bide::basic_latch<platform>>);
+    meet.add("one counter, a broadcast", meeting<futex_gate>);
 }
 
 // Four channels, which are closed together. A receiver waits for all of them.

@@ -133,6 +133,15 @@ template <class L> double countdown(team& t, unsigned threads, unsigned count) {
         t, threads, count, 0, [](L& l) { l.wait(); }, [](L& l) { l.count_down(); }, threads - 1);
 }
 
+// All threads count a latch down at the same time, and wait for it.
+template <class L> double meeting(team& t, unsigned threads, unsigned count) {
+    const auto meet = [](L& l) {
+        l.count_down();
+        l.wait();
+    };
+    return rounds<L>(t, threads, count, 0, meet, meet, threads);
+}
+
 // The even threads send, the odd ones receive. The time of a message.
 template <class C> double messages(team& t, C& c, unsigned threads, unsigned each) {
     t.name(c, "channel");

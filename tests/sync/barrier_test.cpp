@@ -115,8 +115,8 @@ TEST_CASE(
     "barrier: the last arrival calls the completion function, once a phase, before any waiter "
     "goes on",
     "[promise.barrier-phases]") {
-    constexpr int size = 4;
-    int completed = 0; // plain: a sanitizer sees whether it is ordered
+    constexpr int size = 10; // more than 3 missing arrivals, so that a spin pauses longer
+    int completed = 0;       // plain: a sanitizer sees whether it is ordered
     std::atomic<int> wrong{0};
     bide::barrier b(size, [&completed]() noexcept { ++completed; });
     test::run_threads(size, [&](int) {

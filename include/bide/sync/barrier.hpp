@@ -155,17 +155,26 @@ private:
     static constexpr word one_phase = 8;
     static constexpr word phases = 0xffff'fff8;
     static constexpr word one = word{1} << 32; // in the count
-    static constexpr int yields = 8;
 
     static phase phase_of(word seen) noexcept { return static_cast<phase>(seen & phases); }
 
-    // Spins on the word, so that the last arrival need not wake this thread. If the spin fails, the
-    // thread yields a few times, because the thread of a missing arrival may be on the same
-    // processor.
+    // Spins on the word, so that the last arrival need not wake this thread. Each read takes the
+    // cache line from the next arrival. So the thread pauses between two reads, the longer the more
+    // arrivals are missing. If the spin fails, the thread yields 8 times, because the thread of a
+    // missing arrival may be on the same processor.
     bool spin(phase p) noexcept {
-        const auto passed = [this, p]() noexcept { return has_passed(p); };
+        word pauses = 0; // until the next read
+        const auto passed = [this, p, &pauses]() noexcept {
+            if (pauses-- > 1) {
+                return false;
+            }
+            // Order: acquire [barrier.phase]; as in has_passed().
+            const word seen = word_.load(std::memory_order_acquire);
+            pauses = seen / one / 2;
+            return phase_of(seen) != p;
+        };
         return basic_spin<Platform>::until(passed) ||
-               basic_spin<Platform>::yielding(passed, yields);
+               basic_spin<Platform>::yielding([this, p]() noexcept { return has_passed(p); }, 8);
     }
 
     word next_phase(word seen) const noexcept {

@@ -206,10 +206,12 @@ public:
 
     void wait() noexcept { wait_until(deadline::never()); }
     bool wait_until(deadline end) noexcept {
-        return is_open() || waits::until(*this, 1, end) == wait_status::granted;
+        return is_open() || (!end.is_poll() && spin()) ||
+               waits::until(*this, 1, end) == wait_status::granted;
     }
     result<void> wait(const typename Platform::stop_token& token) noexcept {
-        return result_of(is_open() ? wait_status::granted : waits::until(*this, 1, token));
+        return result_of(is_open() || spin() ? wait_status::granted
+                                             : waits::until(*this, 1, token));
     }
     basic_async_op<void, Platform> async_wait() noexcept { return {passing{*this}}; }
 
@@ -235,6 +237,8 @@ public:
     }
     // Cancels the wait of `w`. Returns true if this call decided the wait.
     bool cancel(node& w, wait_status why) noexcept { return entry::cancel(w, why, word_, queue_); }
+    // The thread does not spin here, because it has spun before it was queued.
+    bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }
 
 private:
     using lock = lock_bits<Platform, word>;
@@ -242,6 +246,12 @@ private:
 
     static constexpr word queued = entry::queued;
     static constexpr word one = 8; // in the count
+
+    // Spins on the word. A thread spins before it is queued, because threads enter the queue one
+    // after the other, and the last arrival wakes them one after the other.
+    bool spin() const noexcept {
+        return basic_spin<Platform>::until([this]() noexcept { return is_open(); });
+    }
 
     typename Platform::template atomic<word> word_;
     basic_waiter_queue<Platform> queue_;
