@@ -77,6 +77,9 @@ public:
     // there is no arm. Sets `left` to true if another worker should be woken for the remaining
     // arms.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
+    // Called at the time `now`, when `w` has run `w.arm`. Takes the oldest arm of the same lane, as
+    // take_arm() does.
+    virtual bool take_next_arm(basic_worker<Platform>& w, std::int64_t now) noexcept = 0;
     // Returns true if there may be an arm to take. A worker that has announced its sleep calls it,
     // to check the fork-joins a last time before it sleeps [idle.announce].
     virtual bool has_work() const noexcept = 0;
@@ -497,6 +500,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool must_check_leader = false;  // perhaps no sleeper wakes for the next timer
     bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
+    std::int64_t found_ns = 0;       // when its last search has found a job
     bool injector_is_due = false;    // its next normal job comes from take_due(), if possible
     class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
