@@ -18,6 +18,11 @@ struct shape {
     machine_numbers numbers;
 };
 
+// A short run has each row, but not each point.
+inline bool is_left_out(unsigned processors) {
+    return bench::is_short() && processors > 2 && processors != 64;
+}
+
 // A table for the workload on one machine: WORKLOAD/MACHINE/P=n. A round is a run with another seed.
 class curves {
 public:

@@ -4,7 +4,7 @@
 //   locks      one lock, sections of 100 ns
 //   readers    all lock one lock to read, and do nothing under it; each thread's time
 //   semaphore  half as many permits as threads, kept for 100 ns
-//   barrier    a phase
+//   barrier    a phase, in which each thread computes for 100 ns
 //   event      from set() until the last of P - 1 sleeping threads runs
 //   latch      P - 1 threads count down at once; until the thread that waits runs
 //   channel    half of the threads send, the others receive; a message. So P=2 is one to one.
@@ -61,7 +61,7 @@ void add_locks(const shape& of) {
 }
 
 void add_waits(const shape& of) {
-    curves barrier("barrier", of, "a phase");
+    curves barrier("barrier", of, "a phase, each thread computes for 100 ns");
     barrier.add("bide::barrier", phases<bide::barrier<bide::detail::no_completion, platform>>);
     barrier.add("one counter, a broadcast", phases<central_barrier<false>>);
     barrier.add("one counter, spinning", phases<central_barrier<true>>);
@@ -139,9 +139,17 @@ void add_channels(const shape& of) {
 }
 
 void add() {
+    const machine_numbers server = bide::model::one_socket_server(32);
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "simulated: a line moves in %.0f ns, %.0f between sockets; locked +%.1f; futex call "
+        "%.0f, wake +%.0f, woken thread runs +%.0f ns",
+        server.within, server.between, server.locked, server.call, server.wake, server.wake_delay);
+    benchmark::AddCustomContext("machine", text);
     const auto with = [](const char* name, unsigned processors, const machine_numbers& numbers) {
-        if (bench::is_short() && processors > 2 && processors != 64) {
-            return; // each row, but not each point
+        if (is_left_out(processors)) {
+            return;
         }
         const shape of{name, processors, numbers};
         add_locks(of);

@@ -184,8 +184,8 @@ void add_tasks(tables& to) {
 }
 
 void add_tables(const char* name, unsigned processors, const machine_numbers& numbers) {
-    if (bench::is_short() && processors > 2 && processors != 64) {
-        return; // each row, but not each point
+    if (is_left_out(processors)) {
+        return;
     }
     tables to({name, processors, numbers});
     add_spawns<bide_pool>(to, "bide::scheduler");

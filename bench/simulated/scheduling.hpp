@@ -12,6 +12,8 @@
 #ifndef BIDE_BENCH_SIMULATED_SCHEDULING_HPP
 #define BIDE_BENCH_SIMULATED_SCHEDULING_HPP
 
+#include "support/stats.hpp"
+
 #include <bide/core/parker.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/parallel/fork_scope.hpp>
@@ -20,10 +22,12 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/task/compose.hpp>
 
-#include <algorithm>
+#include <model/portable_task.hpp>
+
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <vector>
 
@@ -33,24 +37,7 @@ using bide::detail::fixed_array;
 // Returns the time of the machine. Costs nothing on a simulated machine.
 inline std::int64_t time_now() { return bide::native_platform::now(); }
 
-inline double median(std::vector<double> of) {
-    std::sort(of.begin(), of.end());
-    return of[of.size() / 2];
-}
-
 // ---- bide's scheduler
-
-// What a scheduler needs of its homes, as bide's task_home has it.
-template <class Platform> class home_of : public bide::detail::basic_task_home<Platform> {
-public:
-    virtual void start(bide::detail::basic_task_header<Platform>& t) noexcept = 0;
-    virtual const bide::detail::unhandled& handler() const noexcept = 0;
-    virtual void enter() noexcept = 0;
-    virtual void leave() noexcept = 0;
-
-protected:
-    ~home_of() = default;
-};
 
 // A task that calls a function. Its maker owns it.
 template <class Platform, class F>
@@ -79,8 +66,10 @@ private:
 };
 
 template <class Machine>
-using scheduler_parts = bide::detail::basic_scheduler_parts<
-    typename Machine::platform, home_of<typename Machine::platform>, typename Machine::thread>;
+using scheduler_parts =
+    bide::detail::basic_scheduler_parts<typename Machine::platform,
+                                        bide::model::scheduler_home<typename Machine::platform>,
+                                        typename Machine::thread>;
 
 template <class Machine> class scheduler final : public scheduler_parts<Machine> {
     using parts = scheduler_parts<Machine>;
@@ -257,14 +246,29 @@ private:
     typename Platform::template atomic<unsigned> missing_;
 };
 
+// Counts the tasks that have ended. A thread may sleep until all of them have.
+template <class Platform> class end_count {
+public:
+    explicit end_count(unsigned tasks) : left_(tasks) {}
+    void end_one() {
+        if (left_.fetch_sub(1) == 1) {
+            none_left_.unpark();
+        }
+    }
+    void wait() { none_left_.park(); }
+
+private:
+    typename Platform::template atomic<unsigned> left_;
+    bide::basic_parker<Platform> none_left_;
+};
+
 // Calls body(pool, i) for each i < roots in a task of its own, all at a time. Returns the time
 // until all tasks have ended.
 template <class Pool, class Body>
 double run_roots(typename Pool::machine& m, unsigned workers, unsigned roots, const Body& body) {
     using platform = typename Pool::platform;
     start_line<platform> line(roots);
-    typename platform::template atomic<unsigned> left{roots};
-    bide::basic_parker<platform> none_left;
+    end_count<platform> ended(roots);
     double ns = 0;
     m.run([&] {
         Pool s(workers);
@@ -272,16 +276,14 @@ double run_roots(typename Pool::machine& m, unsigned workers, unsigned roots, co
             return [&, i] {
                 line.meet();
                 body(s, i);
-                if (left.fetch_sub(1) == 1) {
-                    none_left.unpark();
-                }
+                ended.end_one();
             };
         };
         tasks<Pool, decltype(root(0))> all(roots);
         for (unsigned i = 0; i < roots; ++i) {
             all.start(s, root(i));
         }
-        none_left.park(); // the pool refuses tasks when it shuts down
+        ended.wait(); // the pool refuses tasks when it shuts down
         ns = static_cast<double>(s.shutdown() - line.began_at);
     });
     return ns;
@@ -375,7 +377,8 @@ wake_times wake(typename Pool::machine& m, unsigned workers, unsigned count, dou
         }
         s.shutdown();
     });
-    return {median(starts), median(calls), median(backs)};
+    return {bench::percentile(starts, 0.5), bench::percentile(calls, 0.5),
+            bench::percentile(backs, 0.5)};
 }
 
 // ---- Timers
@@ -403,8 +406,7 @@ template <class Machine>
 double late_timers(Machine& m, unsigned workers, unsigned rounds, std::int64_t ns) {
     using platform = typename Machine::platform;
     using pool = scheduler<Machine>;
-    typename platform::template atomic<unsigned> left{workers};
-    bide::basic_parker<platform> none_left;
+    end_count<platform> ended(workers);
     std::int64_t late = 0;
     struct sleeper {
         sleeper() {
@@ -422,10 +424,7 @@ double late_timers(Machine& m, unsigned workers, unsigned rounds, std::int64_t n
                 *late += time_now() - due;
             }
             if (rounds-- == 0) {
-                if (left->fetch_sub(1) == 1) {
-                    none_left->unpark();
-                }
-                return;
+                return ended->end_one();
             }
             due = time_now() + ns;
             alarm.when = bide::deadline::at_ns(due);
@@ -435,8 +434,7 @@ double late_timers(Machine& m, unsigned workers, unsigned rounds, std::int64_t n
         unsigned rounds = 0;
         std::int64_t ns = 0, due = 0;
         std::int64_t* late = nullptr;
-        typename platform::template atomic<unsigned>* left = nullptr;
-        bide::basic_parker<platform>* none_left = nullptr;
+        end_count<platform>* ended = nullptr;
         bide::timer alarm;
         bide::runnable goes_on;
     };
@@ -449,11 +447,10 @@ double late_timers(Machine& m, unsigned workers, unsigned rounds, std::int64_t n
             all[i].rounds = rounds;
             all[i].ns = ns;
             all[i].late = &late;
-            all[i].left = &left;
-            all[i].none_left = &none_left;
+            all[i].ended = &ended;
             s.post(all[i].goes_on);
         }
-        none_left.park();
+        ended.wait();
         s.shutdown();
     });
     return static_cast<double>(late) / workers / rounds;
@@ -569,40 +566,14 @@ void scope(const forks<Machine>& f, scheduler<Machine>& s, unsigned count, const
 
 // ---- Coroutines
 
-template <class Platform> struct coroutine {
-    struct promise_type {
-        bide::basic_task_context<Platform>* context = nullptr;
-        bide::executor_ref where{};
-
-        bide::basic_task_context<Platform>* task_context() const noexcept { return context; }
-        bide::executor_ref get_scheduler() const noexcept { return where; }
-        coroutine get_return_object() noexcept {
-            return {std::coroutine_handle<promise_type>::from_promise(*this)};
-        }
-        std::suspend_always initial_suspend() noexcept { return {}; }
-        struct end {
-            bool await_ready() const noexcept { return false; }
-            std::coroutine_handle<>
-            await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
-                return h.promise().context->ended();
-            }
-            void await_resume() const noexcept {}
-        };
-        end final_suspend() noexcept { return {}; }
-        void return_void() noexcept {}
-        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
-    };
-
-    // Returns the coroutine as a part of a task.
-    std::coroutine_handle<> of(bide::basic_task_context<Platform>& task,
-                               bide::executor_ref where) const noexcept {
-        frame.promise().context = &task;
-        frame.promise().where = where;
-        return frame;
-    }
-
-    std::coroutine_handle<promise_type> frame;
-};
+// Makes the coroutine a part of a task, and returns it.
+template <class Platform>
+std::coroutine_handle<> begin(const bide::model::link<Platform>& one,
+                              bide::basic_task_context<Platform>& task, bide::executor_ref where) {
+    one.frame.promise().context = &task;
+    one.frame.promise().where = where;
+    return one.frame;
+}
 
 // A task that runs a coroutine.
 template <class Platform>
@@ -610,46 +581,44 @@ class coroutine_task final : public bide::detail::basic_task_header<Platform> {
     using header = bide::detail::basic_task_header<Platform>;
 
 public:
-    coroutine_task(typename header::home_type& home, coroutine<Platform> what) noexcept
-        : header(home, false), what_(what) {}
+    coroutine_task(typename header::home_type& home, bide::model::link<Platform>&& what) noexcept
+        : header(home, false), what_(std::move(what)) {}
 
 private:
     std::coroutine_handle<> start() noexcept override {
-        return what_.of(*this, this->home().executor());
+        return simulated::begin<Platform>(what_, *this, this->home().executor());
     }
     void never_start() noexcept override {}
-    void settle() noexcept override { what_.frame.destroy(); }
+    void settle() noexcept override {}
     void discard_outcome() noexcept override {}
     void destroy() noexcept override {}
 
-    const coroutine<Platform> what_;
+    const bide::model::link<Platform> what_;
 };
 
 template <class Machine>
 class when_child final : public bide::detail::basic_when_child<typename Machine::platform> {
 public:
     explicit when_child(double ns) : what_(compute(ns)) {}
-    ~when_child() override { what_.frame.destroy(); }
 
 private:
-    static coroutine<typename Machine::platform> compute(double ns) {
+    static bide::model::link<typename Machine::platform> compute(double ns) {
         Machine::work(ns);
         co_return;
     }
     std::coroutine_handle<> begin(bide::executor_ref where) noexcept override {
-        return what_.of(*this, where);
+        return simulated::begin<typename Machine::platform>(what_, *this, where);
     }
     void settle() noexcept override {}
 
-    const coroutine<typename Machine::platform> what_;
+    const bide::model::link<typename Machine::platform> what_;
 };
 
 // Awaits when_all() of `children` children that compute, `rounds` times.
 template <class Machine>
-coroutine<typename Machine::platform>
+bide::model::link<typename Machine::platform>
 await_all(unsigned rounds, unsigned children, double child_ns,
-          typename Machine::platform::template atomic<unsigned>& left,
-          bide::basic_parker<typename Machine::platform>& none_left,
+          end_count<typename Machine::platform>& ended,
           start_line<typename Machine::platform>& line) {
     using state = bide::detail::basic_when_state<typename Machine::platform>;
     line.meet();
@@ -662,9 +631,7 @@ await_all(unsigned rounds, unsigned children, double child_ns,
         }
         co_await all.wait();
     }
-    if (left.fetch_sub(1) == 1) {
-        none_left.unpark();
-    }
+    ended.end_one();
 }
 
 // Each of `parents` tasks does that. Returns the time for one when_all().
@@ -673,17 +640,16 @@ double when_all(Machine& m, unsigned workers, unsigned parents, unsigned rounds,
                 double child_ns) {
     using platform = typename Machine::platform;
     start_line<platform> line(parents);
-    typename platform::template atomic<unsigned> left{parents};
-    bide::basic_parker<platform> none_left;
+    end_count<platform> ended(parents);
     double ns = 0;
     m.run([&] {
         scheduler<Machine> s(workers);
         fixed_array<coroutine_task<platform>> all(parents);
         for (unsigned i = 0; i < parents; ++i) {
-            all.add(s, await_all<Machine>(rounds, children, child_ns, left, none_left, line));
+            all.add(s, await_all<Machine>(rounds, children, child_ns, ended, line));
             s.start(all[i]);
         }
-        none_left.park();
+        ended.wait();
         ns = static_cast<double>(s.shutdown() - line.began_at);
     });
     return ns / rounds;

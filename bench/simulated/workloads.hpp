@@ -85,6 +85,7 @@ template <class B> double phases(team& t, unsigned threads, unsigned ops) {
     t.name(b.subject, "barrier");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
+            t.work(100);
             b.subject.arrive_and_wait();
         }
     });
