@@ -523,8 +523,11 @@ public:
     }
     bool take_next_arm(basic_worker<Platform>& w, std::int64_t now) noexcept override {
         w.arm.what = w.arm.from->steal();
+        if (w.arm.what == nullptr) {
+            return false;
+        }
         w.arm.from->note_time(now);
-        return w.arm.what != nullptr;
+        return true;
     }
 
 private:

@@ -495,13 +495,13 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     unsigned looked_at = index;      // the last worker with which it has compared its ring
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the timed sleeper
+    std::int64_t found_ns = 0;       // when its last search has found a job
     runnable* yielded = nullptr;     // must be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it is a chain that has paused
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // perhaps no sleeper wakes for the next timer
     bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
-    std::int64_t found_ns = 0;       // when its last search has found a job
     bool injector_is_due = false;    // its next normal job: take_due() (pool.hpp), if possible
     class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
