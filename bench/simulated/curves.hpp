@@ -30,13 +30,14 @@ public:
         : of_(of), table_(workload + '/' + of.name + "/P=" + std::to_string(of.processors),
                           std::move(note)) {}
 
-    // measure(team, threads, operations of each thread) returns nanoseconds an operation.
+    // measure(team, threads, operations of each thread) returns nanoseconds an operation, and perhaps
+    // counters.
     template <class Measure> void add(const std::string& row, Measure measure) {
         const auto round = [of = of_, row, measure, seed = std::uint64_t{0}]() mutable {
             team all(of.numbers, ++seed);
-            const double ns =
+            bench::measured found{
                 measure(all, of.processors,
-                        static_cast<unsigned>(bench::scaled(10'000) / of.processors + 20));
+                        static_cast<unsigned>(bench::scaled(10'000) / of.processors + 20))};
             const machine& m = all.of();
             if (std::getenv("BIDE_BENCH_LINES") != nullptr) {
                 for (const auto& l : m.hottest(5)) {
@@ -47,7 +48,8 @@ public:
                                  static_cast<unsigned long long>(l.moves), l.waited_ns / 1e3);
                 }
             }
-            return bench::measured{ns, {{"used", m.used_ns() / m.elapsed_ns() / of.processors}}};
+            found.counters["used"] = m.used_ns() / m.elapsed_ns() / of.processors;
+            return found;
         };
         table_.add(row, round, bench::placement::simulated);
     }

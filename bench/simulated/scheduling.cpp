@@ -4,8 +4,8 @@
 //   spawn/all     from all workers; each worker's time for a task
 //   spread        a task of 1 us, from one worker
 //   inject        from P / 2 threads outside, for P / 2 workers
-//   wake          all workers sleep: from the spawn until the task runs
-//   caller        the same, until the spawn has returned
+//   wake          all workers sleep: from the spawn until the task runs. "caller": until the spawn
+//                 has returned
 //   round trip    a thread spawns a task and sleeps until it has run
 //   timer/add     adds and cancels a timer; each worker's time
 //   timer/late    P tasks sleep for 100 us: how late they go on
@@ -90,7 +90,7 @@ class tables {
 public:
     explicit tables(const shape& of) : of_(of) {}
 
-    // measure(machine, P) returns nanoseconds.
+    // measure(machine, P) returns nanoseconds, or those and counters.
     template <class Measure>
     void add(const std::string& workload, const char* note, const char* row, Measure measure) {
         const double wake_ns = of_.numbers.call + of_.numbers.wake;
@@ -120,10 +120,10 @@ template <class Pool> void add_spawns(tables& to, const char* row) {
 
 template <class Pool> void add_wakes(tables& to, const char* row) {
     using m = simulated_machine;
-    to.add("wake", "all workers sleep: until one of them runs a task", row,
-           [](m& on, unsigned p) { return wake<Pool>(on, p, few(30), 2e6).start; });
-    to.add("caller", "the same, until the spawn has returned", row,
-           [](m& on, unsigned p) { return wake<Pool>(on, p, few(30), 2e6).caller; });
+    to.add("wake", "all workers sleep: until one of them runs a task", row, [](m& on, unsigned p) {
+        const wake_times found = wake<Pool>(on, p, few(30), 2e6);
+        return bench::measured{found.start, {{"caller", found.caller}}};
+    });
     to.add("round trip", "a thread spawns a task and sleeps until it has run", row,
            [](m& on, unsigned p) { return wake<Pool>(on, p, few(100), 0).back; });
 }
@@ -153,16 +153,13 @@ void add_forks(tables& to) {
         return fork_join(on, p, 1, body) * p / 4'000;
     });
     for (const int ms : {1, 20}) {
-        const std::string workload = "fork/sleep" + std::to_string(ms);
-        const auto leaf = [ms] { m::sleep(ms * 1e6); };
-        to.add(workload, "P leaves that sleep", "a tree of joins", [leaf](m& on, unsigned p) {
-            return fork_join(on, p, 1, [=](auto& f, auto&) {
-                f.enter([&] { bide::detail::fork_each(f, 0, p, [&](std::size_t) { leaf(); }); });
-            });
-        });
-        to.add(workload, "P leaves that sleep", "a loop", [leaf](m& on, unsigned p) {
-            return fork_join(on, p, 1, [=](auto& f, auto&) { loop(f, p, leaf); });
-        });
+        to.add("fork/sleep" + std::to_string(ms), "P leaves that sleep", pool,
+               [ms](m& on, unsigned p) {
+                   const auto body = [=](auto& f, auto&) {
+                       loop(f, p, [ms] { m::sleep(ms * 1e6); });
+                   };
+                   return fork_join(on, p, 1, body);
+               });
     }
 }
 
@@ -175,10 +172,13 @@ void add_tasks(tables& to) {
            [](m& on, unsigned p) { return when_all(on, p, p, few(100), 4, 100); });
     for (const bool shares : {false, true}) {
         to.add("group", "each worker's time for a member",
-               shares ? "one group" : "a group for each worker", [shares](m& on, unsigned p) {
+               shares ? "bide::task_group, one for all" : "bide::task_group, one for each worker",
+               [shares](m& on, unsigned p) {
                    return spawn_members(on, p, few(5'000 / p + 100), shares);
                });
     }
+    to.add("group", "each worker's time for a member", "one counter",
+           [](m& on, unsigned p) { return count_members(on, p, few(5'000 / p + 100)); });
     to.add("blocking", "2 P blocking tasks of 1 ms", pool,
            [](m& on, unsigned p) { return spawn_blocking(on, p, 2, 1e6); });
 }
@@ -202,11 +202,10 @@ void add_tables(const char* name, unsigned processors, const machine_numbers& nu
 } // namespace
 
 void add_scheduling() {
-    for (unsigned p = 1; p <= 32; p *= 2) {
-        add_tables("one-socket", p, bide::model::one_socket_server(p));
-    }
-    for (const unsigned p : {64u, 128u}) {
-        add_tables("two-sockets", p, bide::model::two_socket_server(p / 2));
+    for (unsigned p = 1; p <= 128; p *= 2) {
+        add_tables("server", p,
+                   p <= 32 ? bide::model::one_socket_server(p)
+                           : bide::model::two_socket_server(p / 2));
     }
     add_tables("virtual", 2, bide::model::two_core_virtual());
 }

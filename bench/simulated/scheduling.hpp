@@ -699,6 +699,25 @@ double spawn_members(Machine& m, unsigned workers, unsigned each, bool shares) {
            each;
 }
 
+// The same with one counter in place of a group: nothing can cancel the tasks.
+template <class Machine> double count_members(Machine& m, unsigned workers, unsigned each) {
+    using pool = scheduler<Machine>;
+    alignas(128) typename pool::platform::template atomic<unsigned> left{0};
+    const auto task = [&left] { left.fetch_sub(1); };
+    fixed_array<tasks<pool, std::remove_const_t<decltype(task)>>> all(workers);
+    for (unsigned i = 0; i < workers; ++i) {
+        all.add(each);
+    }
+    return run_roots<pool>(m, workers, workers,
+                           [&](pool& s, unsigned i) {
+                               for (unsigned k = 0; k < each; ++k) {
+                                   left.fetch_add(1);
+                                   all[i].start(s, task);
+                               }
+                           }) /
+           each;
+}
+
 // Each worker starts `each` blocking tasks, which sleep. Returns the time until all have ended.
 template <class Machine>
 double spawn_blocking(Machine& m, unsigned workers, unsigned each, double sleep_ns) {

@@ -185,7 +185,13 @@ public:
     // Waits until the stolen job has ended or was given back, and returns how it ended. If `helps`
     // is false, runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept {
-        const auto how = wait_for(mine, *this, helps);
+        basic_fork_lane* thief = nullptr;
+        auto how = mine.look(thief);
+        if (how == job::end::none) {
+            how = wait_for(mine, *this, helps);
+        } else {
+            ++overhead_.waits;
+        }
         deque_.reset(at);
         return how;
     }
@@ -516,6 +522,14 @@ public:
         arm.from->note_time(Platform::now());
         left = arm.from->has_jobs() &&
                (arm.from->is_worth_a_wake() || !pool_.idle().has_timed_sleeper());
+        return true;
+    }
+    bool take_next_arm(basic_worker<Platform>& w, std::int64_t now) noexcept override {
+        w.arm.what = w.arm.from->steal();
+        if (w.arm.what == nullptr) {
+            return false;
+        }
+        w.arm.from->note_time(now);
         return true;
     }
 

@@ -571,6 +571,7 @@ private:
     static constexpr std::int64_t never = worker::never;
     static constexpr std::int64_t first_timed_sleep_ns = 100'000;
     static constexpr std::int64_t long_timed_sleep_ns = 1'000'000;
+    static constexpr std::int64_t longest_arms_ns = 100'000;
 
     // ---- The next job
 
@@ -608,6 +609,7 @@ private:
         r = r != nullptr ? r : take_local(w);
         r = r != nullptr ? r : take_injected(w);
         r = r != nullptr ? r : take_pinned(w);
+        r = r != nullptr ? r : take_next_arm(w);
         return r != nullptr ? r : search_or_sleep(w);
     }
 
@@ -644,7 +646,8 @@ private:
                     w.is_searching = false;
                     unpark(idle_.end_search(more));
                     replace_blocked();
-                    w.global_interval.wake(Platform::now());
+                    w.found_ns = Platform::now();
+                    w.global_interval.wake(w.found_ns);
                     return r;
                 }
             }
@@ -908,6 +911,20 @@ private:
     runnable* take_arm(worker& w, bool& left) noexcept {
         basic_arm_source<Platform>* const all = arms();
         if (all == nullptr || !all->take_arm(w, left)) {
+            return nullptr;
+        }
+        w.has_stolen(1);
+        return &w.arm;
+    }
+
+    // If the last job of `w` was an arm, takes the next arm of the same lane, without a search. At
+    // least every 100 us, a search comes first, which finds tasks of other workers.
+    runnable* take_next_arm(worker& w) noexcept {
+        if (!w.ran_arm) {
+            return nullptr;
+        }
+        const std::int64_t now = Platform::now();
+        if (now - w.found_ns >= longest_arms_ns || !arms()->take_next_arm(w, now)) {
             return nullptr;
         }
         w.has_stolen(1);

@@ -78,6 +78,9 @@ public:
     // there is no arm. Sets `left` to true if another worker should be woken for the remaining
     // arms.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
+    // Called at the time `now`, when `w` has run `w.arm`. Takes the oldest arm of the same lane, as
+    // take_arm() does.
+    virtual bool take_next_arm(basic_worker<Platform>& w, std::int64_t now) noexcept = 0;
     // Returns true if there may be an arm to take. A worker that has announced its sleep calls it,
     // to check the fork-joins a last time before it sleeps [idle.announce].
     virtual bool has_work() const noexcept = 0;
@@ -492,6 +495,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     unsigned looked_at = index;      // the last worker with which it has compared its ring
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the timed sleeper
+    std::int64_t found_ns = 0;       // when its last search has found a job
     runnable* yielded = nullptr;     // must be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it is a chain that has paused
     bool is_searching = false;       // its pushes wake no worker; end_search() does
