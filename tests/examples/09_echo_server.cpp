@@ -2,7 +2,7 @@
 //
 // The server has one task that accepts connections, and one task for each connection. A task that waits for a peer costs
 // its frame and no thread, so ten thousand idle connections are no trouble. The workers wait for sockets by
-// [epoll](../../include/bide/sched/README.md#sockets), so this chapter is for Linux.
+// [epoll](../../include/bide/io/README.md#sockets), so this chapter is for Linux.
 
 #include <bide/bide.hpp>
 #include <bide/io.hpp>

@@ -10,9 +10,9 @@
 //
 // Three counts are beside the channel, in one allocation: senders, receivers, and users of the
 // memory. A side counts as one user while it has handles. Each operation that waits counts as one
-// user, too. So to copy or destroy a handle changes only the count of one side, in one step.
-// Exception: the last handle of a side also closes the channel, and then its side is no longer a
-// user of the memory.
+// user, too. So the copy or the destruction of a handle changes only the count of one side, in one
+// step. Exception: the last handle of a side also closes the channel, and then its side is no
+// longer a user of the memory.
 
 #include <bide/channel/channel.hpp>
 
@@ -164,7 +164,7 @@ private:
 /// A waiting operation keeps the memory of the channel, even if all handles are dropped. It does
 /// not count as a handle: if the last sender is dropped, the operation ends as if by close().
 ///
-/// No operation is const, as in a channel. To send through a const sender, copy the sender.
+/// As in a channel, only queries are const. To send through a const sender, copy the sender.
 template <class T, class Platform, class Core>
 class basic_sender : public channel_handle<T, Platform, Core, detail::side::sending>,
                      public send_operations<basic_sender<T, Platform, Core>, T, Platform> {

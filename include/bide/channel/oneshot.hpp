@@ -249,7 +249,7 @@ public:
     bool closed_until(deadline when) { return state_->wait_closed(when) == wait_status::granted; }
 
     /// Waits as closed() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the receiver is neither destroyed nor closed.
+    /// Returns: errc::stopped if the stop came before the receiver was destroyed or closed.
     result<void> closed(typename Platform::stop_token token) {
         return result_of(state_->wait_closed(token));
     }

@@ -151,16 +151,17 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// equal it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
-/// Compare must be noexcept, or std::less or std::greater of a T whose operator < or > is noexcept.
-/// The move constructor of T must be noexcept, too. The reason is that a receiver also compares and
-/// moves the item of a waiting sender, and cannot report an exception to that sender. If Compare is
-/// not a strict weak order, the items come out in an unspecified order; no item is lost.
+/// Compare must be noexcept. If it is std::less or std::greater, the operator < or > of T must be
+/// noexcept. The move constructor of T must be noexcept, too. The reason is that a receiver also
+/// compares and moves the item of a waiting sender, and cannot report an exception to that sender.
+/// If Compare is not a strict weak order, the items come out in an unspecified order; no item is
+/// lost.
 ///
-/// T is moved into the channel, inside it, and out of it under the lock of the channel. Another
-/// thread than the sender or the receiver of an item may move it. A send makes up to log2(size)
-/// moves and as many comparisons; a receive makes up to twice as many of both. If T is large, send
-/// a std::unique_ptr<T>. Compare, the move constructor of T and the destructor of a moved-from T
-/// must not use the channel; the destructor of an item may.
+/// T is moved into the channel, inside it, and out of it under the lock of the channel. A thread
+/// that neither sends nor receives an item may move the item. A send makes up to log2(size) moves
+/// and as many comparisons; a receive makes up to twice as many of both. If T is large, send a
+/// std::unique_ptr<T>. Compare, the move constructor of T and the destructor of a moved-from T must
+/// not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
 /// the channel. The send or close() need not have returned. A sender that knows that its item was
@@ -202,7 +203,8 @@ using basic_priority_receiver =
 /// Makes a priority channel: make_priority_channel<job>(100, compare).
 /// Returns: its first sender and its first receiver.
 /// Throws: as the constructor of the channel.
-/// Requires: Compare has a default constructor, for the closed channel of moved-from handles.
+/// Requires: Compare has a default constructor. Moved-from handles refer to a closed channel with a
+/// default-constructed Compare.
 template <class T, class Compare = std::less<>, class Platform = native_platform>
     requires std::is_default_constructible_v<Compare>
 [[nodiscard]] auto make_priority_channel(std::size_t capacity, Compare compare = Compare()) {

@@ -13,8 +13,8 @@
 /// A send to a closed channel is a ready case; so is a receive from it. The result says that the
 /// channel is closed. A requested stop and a deadline that has passed are ready cases, too. So a
 /// loop of selects soon chooses them, even if another case is always ready. A time-out is chosen
-/// only if no other case is ready, so such a loop never chooses it. A case that was made from a
-/// null pointer never happens.
+/// only if no other case is ready. If another case is always ready, a loop never chooses the
+/// time-out. A case that was made from a null pointer never happens.
 ///
 /// \code
 /// auto s = bide::select(bide::on_recv(orders), bide::on_event(quit), bide::on_timeout(50ms));
@@ -44,9 +44,9 @@ namespace detail {
 //   begin    The owner enqueues one node for each case. All nodes share one choice: the record of
 //            whether a case was selected (core/waiter.hpp). One thread at a time can claim it.
 //   decide   A thread that can grant a case claims the choice under the primitive's lock, moves the
-//            item, and commits. Then the case has happened. A time-out, a deadline and a stop do
-//            the same. In a try_select, the owner claims the choice after it has queued all nodes.
-//            If this claim succeeds, no case has happened.
+//            item, and commits. Then the case has happened. A time-out, a deadline and a stop claim
+//            the choice and commit, too. In a try_select, the owner claims the choice after it has
+//            queued all nodes. If this claim succeeds, no case has happened.
 //   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
@@ -590,7 +590,7 @@ concept case_of_select = requires {
 // this sender or receiver until the select is over.
 
 /// Makes a case that receives as recv() does. `from` is of any type that has async_recv().
-/// The result is that of async_recv(): for a channel, empty if it is closed and no item is left.
+/// The result is that of async_recv(): empty if the source is a closed channel without items.
 template <class Channel> auto on_recv(Channel&& from) {
     return detail::case_from(std::forward<Channel>(from),
                              [](auto& channel) { return detail::case_of(channel.async_recv()); });
@@ -628,16 +628,16 @@ template <class From, class... Count> auto on_acquire(From&& from, Count... n) {
     });
 }
 
-/// Makes a case that locks as lock() does, for each type that has async_lock(): a mutex of this
-/// process, a synchronized_value, a keyed_mutex with its key. The result is the value of
+/// Makes a case that locks as lock() does. `what` is of any type that has async_lock(): a mutex of
+/// this process, a synchronized_value, a keyed_mutex with its key. The result is the value of
 /// async_lock(). If the case is not chosen, the mutex is not locked.
 template <class Mutex, class... Key> auto on_lock(Mutex&& what, const Key&... key) {
     return detail::case_from(std::forward<Mutex>(what),
                              [&key...](auto& m) { return detail::case_of(m.async_lock(key...)); });
 }
 
-/// Makes a case that locks as lock_shared() does, for each type that has async_lock_shared(). If
-/// the case is not chosen, the mutex is not locked.
+/// Makes a case that locks as lock_shared() does. `what` is of any type that has
+/// async_lock_shared(). If the case is not chosen, the mutex is not locked.
 template <class Mutex> auto on_lock_shared(Mutex&& what) {
     return detail::case_from(std::forward<Mutex>(what),
                              [](auto& m) { return detail::case_of(m.async_lock_shared()); });
@@ -881,7 +881,7 @@ template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
 }
 
 /// Tries the cases. Never blocks.
-/// Returns: as select(); nothing if at one instant no case could happen.
+/// Returns: as select(); nothing if, at one instant of the call, no case could happen.
 /// Throws: as select().
 template <class... Cases> std::optional<selected<Cases...>> try_select(Cases... cases) {
     return detail::select_now<std::optional<selected<Cases...>>>(false, cases...);

@@ -12,8 +12,8 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// A select with cases that are known at run time. It can be used repeatedly. Each case has a
-/// handler. A select ends the waits of all other cases, and then calls the handler of the chosen
-/// case with the result of that case:
+/// handler. After a case is chosen, the select ends the waits of the other cases. Then it calls the
+/// handler of the chosen case with the result of that case:
 ///
 /// \code
 /// bide::selector any;
@@ -79,13 +79,13 @@ public:
     std::size_t size() const noexcept { return size_; }
 
     /// Waits until one of the cases happens, and calls its handler.
-    /// Blocks: as select() does; for ever if there is no case.
+    /// Blocks: until a case happens; for ever if there is no case.
     /// Returns: the index of the case.
     /// Throws: what the handler throws; the result of the case is lost then.
     std::size_t select() { return *run(true); }
 
     /// Tries the cases, and calls the handler of the chosen one. Never blocks.
-    /// Returns: the index of the case; nothing if at one instant no case could happen.
+    /// Returns: the index of the case; nothing if, at one instant of the call, none could happen.
     /// Throws: as select().
     std::optional<std::size_t> try_select() { return run(false); }
 
@@ -141,8 +141,8 @@ private:
         }
         return finish();
     }
-    // Takes the nodes of all other cases out of their queues, and calls the handler. Returns
-    // nothing if no case has happened.
+    // Takes the remaining nodes out of their queues, and calls the handler of the case that has
+    // happened. If no case has happened, returns nothing.
     std::optional<std::size_t> finish() {
         auto* const happened = static_cast<slot*>(core_->finish(entries()));
         state_ = state::idle;

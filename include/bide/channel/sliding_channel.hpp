@@ -86,8 +86,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// oldest. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
-/// T is moved into the channel and out of it under the lock of the channel. Another thread than the
-/// sender or the receiver of an item may move it. The move constructor of T and the destructor of a
+/// T is moved into the channel and out of it under the lock of the channel. A thread that neither
+/// sends nor receives an item may move the item. The move constructor of T and the destructor of a
 /// moved-from T must not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy

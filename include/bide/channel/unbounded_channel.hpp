@@ -11,8 +11,9 @@
 // sender and a receiver seldom access the same line. A thread that needs both locks acquires the
 // receivers' lock first.
 //
-// The senders count the items sent, and the receivers count the items received. If the counts are
-// equal, there is no item. So a receive on an empty channel reads the senders' count and does not
+// The senders count the items that they append, and the receivers count the items that they take.
+// An item that a send gives to a waiting receiver is in neither count. If the counts are equal,
+// there is no item. So a try_recv() on an empty channel reads the senders' count and does not
 // acquire the senders' lock.
 //
 // The counts [unbounded.counts]. An item is counted as sent before it is counted as received. So if
@@ -23,7 +24,7 @@
 //
 // A send acquires the senders' lock. If a receiver waits, the send gives its item to the first
 // waiting receiver. If none waits, the send appends the item. A receive acquires the receivers'
-// lock and takes the first item. If there is no item, the receiver acquires the senders' lock too,
+// lock and takes the first item. If there is no item, a receiver that may wait acquires both locks,
 // checks both queues again, and enters the queue of waiters before it releases the locks. So,
 // whenever the senders' lock is free, a receiver waits only if neither queue has an item. (The node
 // of a select that has chosen another case may still be queued; it does not count as a waiter.)
@@ -151,7 +152,7 @@ public:
         return first == nullptr || first->begin == first->end;
     }
 
-    // Returns true if push_back() needs no further segment.
+    // Returns true if push_back() needs no loose segment.
     bool has_room() const noexcept {
         segment* const last = last_;
         return (last != nullptr && last->end != segment_size) || spare_ != nullptr;
@@ -165,8 +166,8 @@ public:
         return n <= room ? 0 : (n - room - 1) / segment_size + 1;
     }
 
-    // push_back() moves `item` in as the last one, push_front() as the first one. If that needs a
-    // segment and there is none, they return false.
+    // push_back() moves `item` in as the last one, push_front() as the first one. If the item needs
+    // another segment and no unused one is left, they return false.
     bool push_back(T& item, segments& loose) noexcept {
         segment* last = last_;
         if (last == nullptr || last->end == segment_size) {
@@ -575,12 +576,12 @@ private:
 /// or stays in the channel, also after close(). If the item was granted to a coroutine that is
 /// destroyed before it resumes, the next waiting receiver gets the item. If no receiver waits, the
 /// item goes back into the channel, before all items in it. So if several such coroutines are
-/// destroyed, the item of the last one comes first. If memory has run out, the item takes a free
-/// place behind all items. If no place is free, or if the channel is closed, the item is destroyed.
-/// core/async_op.hpp says when a coroutine may be destroyed.
+/// destroyed, the item of the last one comes first. If there is no memory for a place in front,
+/// the item takes a free place behind all items. If no place is free, or if the channel is closed,
+/// the item is destroyed. core/async_op.hpp says when a coroutine may be destroyed.
 ///
-/// T is moved into the channel and out of it under a lock of the channel. Another thread than the
-/// sender or the receiver of an item may move it. The move constructor of T and the destructor of a
+/// T is moved into the channel and out of it under a lock of the channel. A thread that neither
+/// sends nor receives an item may move the item. The move constructor of T and the destructor of a
 /// moved-from T must not use the channel; the destructor of an item may.
 ///
 /// Throws: if there is no memory for an item, its send throws std::bad_alloc, and so does a select

@@ -80,8 +80,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // Only the holder of the write lock replaces the value. So the reference stays valid until
-        // the caller releases the write lock.
+        // While a thread holds the write lock, no other thread replaces the value. So the reference
+        // stays valid until the caller releases the write lock.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -290,7 +290,7 @@ public:
 
     /// Sends a new version.
     /// Blocks: while a modify() on another thread runs its function.
-    /// Returns: true if it was sent; false if the watch is closed, and the value is destroyed.
+    /// Returns: true if it was sent. If the watch is closed, destroys the value and returns false.
     /// Throws: std::bad_alloc, with `value` unchanged; what the move or copy of T throws. In both
     /// cases nothing was sent.
     /// Requires: the caller is not a function that modify() of this watch runs; terminates
@@ -308,8 +308,8 @@ public:
 
     /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once.
     /// While f runs, other sends and modifications of this watch wait, in the order in which they
-    /// came. So f must not wait for one of them, or for a change. f does not delay reads, waits for
-    /// a change, or close(). f itself may read and close.
+    /// came. So f must not wait for one of them, or for a change. f delays no read, no wait for a
+    /// change, and no close(). f itself may read and close.
     /// Blocks: while another modify() runs its function.
     /// Returns: true if it was sent; false if the watch is closed. If it was closed before the
     /// call, f is not called.

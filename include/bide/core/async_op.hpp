@@ -33,7 +33,7 @@
 ///   call has returned. Inside of the call, that thread itself may destroy the coroutine.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
 ///   (core/wake_scope.hpp), and a thread of bide's service (core/timer.hpp) after a stop or a
-///   time-out. Each counts until the coroutine has suspended again.
+///   time-out. Each is such a thread until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
 ///   on a thread that prevents the executor from running meanwhile, for example on the only thread
 ///   of the executor. A resumption that was posted already must not run afterwards.
@@ -579,9 +579,9 @@ private:
 //
 // The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
 // are queued when it ends, the awaiting task continues after them. An inner job changes nothing for
-// a cancellation: if the task is cancelled before the inner job runs, or by the inner job, its wait
-// is stopped. Only a wait without limits has an inner job, because limits are not armed while the
-// inner job runs.
+// a cancellation: if the awaiting task is cancelled before the inner job runs, or by the inner job,
+// the wait is stopped. Only a wait without limits has an inner job, because limits are not armed
+// while the inner job runs.
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // These other jobs may cancel the awaiting task, which then continues. So before the host runs
@@ -743,7 +743,8 @@ private:
 
     // Tries the operation. Returns false if it would have to wait. If the task is cancelled and the
     // operation has an on_cancel(), calls that function first. If it is cancelled and there is no
-    // on_cancel(), makes no attempt, which might succeed: the outcome is `stopped`.
+    // on_cancel(), makes no attempt, because an attempt might succeed. The outcome is then
+    // `stopped`.
     bool completes_now() noexcept {
         BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();

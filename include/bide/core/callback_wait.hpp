@@ -124,11 +124,11 @@ public:
     /// blocking operation is.
     bool is_complete() const noexcept { return begun_ && node_.is_complete(); }
 
-    /// Ends the wait. Afterwards the wait is complete. If this call has ended it, take() returns
-    /// errc::stopped, and for a send, the error contains the item.
+    /// Ends the wait, if one has begun. Afterwards that wait is complete. If this call has ended
+    /// it, take() returns errc::stopped, and for a send, the error contains the item.
     /// Returns: true if this call has ended the wait, or if no wait has begun. False if the wait
     /// was complete before: take() returns its result.
-    /// Blocks: while the waker runs on another thread. After the return it does not run.
+    /// Blocks: while the waker runs on another thread. After the return, the waker does not run.
     /// Requires: the waker does not wait for a lock that the caller holds.
     bool cancel() noexcept {
         if (!begun_) {
@@ -149,7 +149,7 @@ public:
     }
 
     /// Returns the result. Afterwards the wait may begin again.
-    /// Blocks: while the waker runs on another thread. After the return it does not run.
+    /// Blocks: while the waker runs on another thread. After the return, the waker does not run.
     /// Throws: what co_await of the operation would throw.
     /// Requires: is_complete(); otherwise terminates. The waker does not wait for a lock that the
     /// caller holds.

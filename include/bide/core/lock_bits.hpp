@@ -136,8 +136,8 @@ private:
                                             std::memory_order_relaxed)) {
                 continue;
             }
-            // Calls the platform's futex_wait() and not that of core/futex.hpp: the sleep is too
-            // short for another thread to take over this thread's work.
+            // Does not call futex_wait() of core/futex.hpp, which lets another thread take over
+            // this thread's work: the sleep is too short for that.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
                                  (std::numeric_limits<std::int64_t>::max)());
             bits = both;

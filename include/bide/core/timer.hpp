@@ -26,8 +26,8 @@
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Three operations cannot throw, so they report the error and terminate: a stop
-/// that resumes coroutines; a wait with a time-out that begins on a thread of no scheduler, if a
-/// worker has constructed its operation; a post to a scheduler that has ended.
+/// that resumes coroutines; a post to a scheduler that has ended; a wait with a time-out, if a
+/// worker has constructed the operation, and the wait begins on a thread of no scheduler.
 //
 // The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
 // timer unparks the timer thread. So does a thread that posts a runnable for which another resumer
@@ -58,9 +58,10 @@ namespace bide { inline namespace BIDE_ABI {
 // At least one of the two threads sees the write of the other. If both do, the sleeper stays awake
 // and is woken needlessly.
 //
-// next_ns() may be earlier than the earliest timer: it need not change when that timer is
-// cancelled. It may also be later, but at most by one tick of the wheel. A timer that is added with
-// a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it again.
+// next_ns() may be earlier than the earliest timer: after a cancellation, it may keep the time of
+// the cancelled timer. It may also be later, but at most by one tick of the wheel. A timer that is
+// added with a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it
+// again.
 //
 // The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A thread
 // fires a timer without the lock. Meanwhile the list `calls_` names the timer. If a timer is
@@ -135,9 +136,10 @@ public:
 
     // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
     // zero, takes the first due node. Otherwise passes over up to `skipped` nodes of the same tick,
-    // as long as the next node is due, too. Before that, moves nodes to lower levels if their time
-    // has come. Each move of a node decrements `moves`. If `moves` is zero and a node still has to
-    // move, returns nullptr. In this case is_moving() is true, and the caller must call again.
+    // as long as the next node is due, too. Before it takes a node, moves the nodes of higher
+    // levels down if the time of their slot has come. Each move of a node decrements `moves`. If
+    // `moves` is zero and a node still has to move, returns nullptr. In this case is_moving() is
+    // true, and the caller must call again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
         const std::uint64_t tick = tick_of(now);
         for (;;) {
@@ -333,8 +335,8 @@ public:
             // Order: relaxed; written and read under the lock.
             const word seen = ended_.load(std::memory_order_relaxed);
             unlock();
-            // Calls the platform's futex_wait() and not that of core/futex.hpp: the sleep is too
-            // short for another thread to take over this thread's work.
+            // Does not call futex_wait() of core/futex.hpp, which lets another thread take over
+            // this thread's work: the sleep is too short for that.
             Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
             lock();
             cancelling_ = cancelling_ - 1;
@@ -507,8 +509,8 @@ private:
     // the lock.
     void raise_next() noexcept {
         const std::int64_t next = wheel_.next_ns();
-        // Order: both relaxed; written under the lock. A sleeper that misses the later time only
-        // wakes early.
+        // Order: both relaxed; written under the lock. A sleeper that does not see the later time
+        // wakes early, which does no harm.
         if (next > next_.load(std::memory_order_relaxed)) {
             next_.store(next, std::memory_order_relaxed);
         }
@@ -931,8 +933,8 @@ template <class Platform> executor_ref service_executor() noexcept {
     return worker ? worker : executor_ref(required_service<Platform>());
 }
 
-// Returns the executor for a coroutine that has no executor of its own and may also resume on this
-// thread. If no thread can be started, the result refers to no executor.
+// Returns the executor to which this thread hands over a coroutine that has no executor of its own.
+// If no thread can be started, the result refers to no executor: the coroutine stays here.
 template <class Platform> executor_ref spare_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
     if (worker) {

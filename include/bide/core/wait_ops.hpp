@@ -12,9 +12,9 @@
 ///     basic_semaphore& from;
 ///     std::ptrdiff_t amount;
 ///
-///     // Tries to complete the wait. Returns waiting if it would have to wait.
+///     // Tries to complete the wait. Returns `waiting` if the caller would have to wait.
 ///     wait_status try_now() const noexcept;
-///     // Queues the waiter and returns waiting. If the wait is complete, settles the waiter
+///     // Queues the waiter and returns `waiting`. If the wait is complete, settles the waiter
 ///     // instead, that is, stores its outcome, and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
 ///     // Cancels the wait. Returns true if this call decided it. If `why` has the value
@@ -41,8 +41,8 @@
 ///     // that runs the coroutine.
 ///     runnable& awaited_job() const noexcept;
 ///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls
-///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins
-///     // anew.
+///     // try_now() once more, in place of the coroutine. If that returns `waiting`, the wait
+///     // begins anew.
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
 ///     // True: try_now() completes the wait, but other tasks run before the coroutine continues.
 ///     static constexpr bool yields_first = true;
@@ -134,7 +134,7 @@ template <class R> struct wait_payload {
 /// The payload of a wait for an R.
 template <class R> using wait_payload_t = typename wait_payload<R>::type;
 
-/// True for a T that is the value of operations that may wait for a time and report no error. Their
+/// Is true if T is the value of operations that report no error and may wait for a time. Their
 /// waits have a timer.
 template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
 /// \overload
@@ -151,7 +151,7 @@ concept wait_operation =
     });
 
 /// A type-erased operation, and the address of its payload.
-// A copy of its bytes is a copy of the operation.
+// A copy of the bytes of a wait_target is a copy of the operation.
 class BIDE_MAY_ALIAS wait_target {
 public:
     /// Waits for nothing.
@@ -212,7 +212,7 @@ template <class Platform> struct wait_steps {
     runnable& (*awaited_job)(const wait_target&) noexcept;
     /// Is called if the waiting task is cancelled. If nullptr, the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
-    /// Returns what calls try_now() after a grant. If nullptr, the wait is over at the grant.
+    /// Returns the runnable that calls try_now() after a grant. If nullptr, a grant ends the wait.
     detail::retry_on_grant<Platform>& (*retry_on_grant)(const wait_target&) noexcept;
     /// Undoes an outcome that no caller collects; nullptr if there is nothing to undo.
     void (*give_back)(const wait_target&, wait_status what) noexcept;

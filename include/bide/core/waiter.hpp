@@ -440,7 +440,7 @@ public:
         return owner_of(with);
     }
 
-    /// Announces the outcome of a node with a waker: every thread then sees that the wait is
+    /// Announces the outcome of a node that has a waker. Every thread then sees that the wait is
     /// decided. The node stays in a list of this thread until publish_announced(). The two calls
     /// replace publish().
     void announce(wait_status what) noexcept {
@@ -455,7 +455,7 @@ public:
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.
         const wait_status what = detail::announced_as(state_.load(std::memory_order_relaxed));
-        // Order: release [waiter.outcome]; this is the last access to the node and to the list.
+        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
         state_.store(what, std::memory_order_release);
         return wake;
     }
@@ -639,8 +639,8 @@ private:
     }
 
     // Publishes the waiters of threads, and announces the waiters that have wakers. If a waiter is
-    // the selected case of a choice with an owner, publishes that case at once. If the waiter of
-    // the owner has a waker, it then takes the place of the case in the list.
+    // the selected case of a choice with an owner, publishes that case at once. If the owner's
+    // waiter has a waker, the owner's waiter then takes the place of the case in the list.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
@@ -755,8 +755,8 @@ public:
     }
 
     /// Appends `w`, unless a stop or a time-out came first. Called by the owner of `w`.
-    /// Returns: waiting if `w` was appended. Otherwise the outcome, stopped or timed_out; then `w`
-    /// is in no queue.
+    /// Returns: `waiting` if `w` was appended. Otherwise the outcome, `stopped` or `timed_out`;
+    /// then `w` is in no queue.
     wait_status push_unless_forbidden(waiter& w) noexcept {
         push(w);
         const wait_status forbidden = w.forbidden();
@@ -890,7 +890,7 @@ wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept
 //   bool cancel(waiter&, wait_status) noexcept;
 //   bool await(waiter&, deadline);
 //
-// If enqueue() has queued the waiter, it returns waiting. Otherwise it returns the outcome.
+// If enqueue() has queued the waiter, it returns `waiting`. Otherwise it returns the outcome.
 // cancel() returns true if it took the waiter out. It returns false if the wait is decided already,
 // or if the waiter is not queued yet; in the second case a later enqueue() refuses the waiter.
 // await() is optional and replaces waiter::park().

@@ -31,8 +31,8 @@
 //
 // If the innermost scope posts its list, the runnables and the wakers of the scopes around it are
 // not handed over. Suppose that a waker in such a scope posts a coroutine, that the executor
-// resumes it inside post(), and that it blocks. Then the runnables of the outer scopes have to
-// wait.
+// resumes the coroutine inside post(), and that the coroutine blocks. Then the runnables of the
+// outer scopes have to wait.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
@@ -332,9 +332,9 @@ public:
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
     // another job will run before the chain continues, this function moves the forked runnables of
-    // the chain to chain.forked. The chain forks them again when it continues. After many
-    // pauses in a row, this function also queues the oldest forked runnable in front of the chain,
-    // and sets chain.pauses to 0.
+    // the chain to chain.forked. The chain forks them again when it continues. After many pauses in
+    // a row, this function also queues the oldest forked runnable in front of the chain, and sets
+    // chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
     // Takes runnables out of the list, from the front, and stores them where take_back() and other
@@ -393,8 +393,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     std::uint8_t tag = 0;                            // of the last task, if `traced`
     // The queue of the other runnables of this thread, if the thread is in sync_wait()
     // (task/task.hpp). If this queue is empty, a coroutine tries its operation a few times before
-    // it waits, as a thread does. nullptr: it makes no attempts. This is so on other threads, and
-    // also after attempts without success, until the next runnable runs.
+    // it waits, as a thread does. nullptr: the coroutine makes no attempts. The pointer is null on
+    // other threads. After attempts without success, it is null until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

@@ -72,10 +72,10 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// function that runs the executor. join_handle::async_join() throws such an exception if the
 /// joined task threw. To await a task, use co_spawn() instead.
 ///
-/// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
-/// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before
-/// is delivered. Requires: as for operations of Asio, the signal is not emitted while the handler
-/// runs; a strand ensures that.
+/// Cancellation: a request of any type to the cancellation slot of the handler stops the operation.
+/// The error is operation_aborted, or errc::stopped in a result. A permit or an item that was
+/// granted before is delivered. Requires: as for operations of Asio, the signal is not emitted
+/// while the handler runs; a strand ensures that.
 /// Destroys: the destructor of the execution context ends the wait. The handler is then destroyed
 /// and not called, and what was granted is given back.
 /// Throws: std::bad_alloc. In this case the handler and the operation are destroyed. Terminates if
@@ -94,8 +94,8 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 /// \endcode
 ///
 /// The code of the task, and of the tasks that it awaits, runs on `where`, and only after this
-/// call. Terminates if the executor finds no memory for a resumption. For the handler, the memory
-/// and the exceptions of this call, the rules of async_await() apply.
+/// call. Terminates if the executor finds no memory for a resumption. The rules of async_await()
+/// for the handler, the memory and exceptions apply to this call, too.
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
 /// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
 /// the thread of that destructor. If the task is in a wait that a cancellation does not end, the

@@ -50,7 +50,7 @@ inline constexpr detail::asio_co_spawn<detail::boost_asio> co_spawn{};
 
 /// The type of use_bide.
 using use_bide_t = detail::asio_use_bide<detail::boost_asio>;
-/// Completes an operation of Boost.Asio in a coroutine of bide.
+/// A completion token. With it, an operation of Boost.Asio returns a task of bide.
 inline constexpr use_bide_t use_bide{};
 
 /// An executor of Boost.Asio as an executor of bide.

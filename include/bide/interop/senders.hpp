@@ -3,7 +3,7 @@
 #define BIDE_INTEROP_SENDERS_HPP
 
 /// \file
-/// Makes senders of operations, and schedulers of executors, for std::execution (P2300).
+/// Turns operations into senders, and executors into schedulers, for std::execution (P2300).
 ///
 /// This header includes no sender library. The program passes the names of its library as a struct:
 ///
@@ -60,7 +60,7 @@ public:
 private:
     // Controls the coroutine that awaits the operation (task/detail/task_control.hpp). When the
     // coroutine has ended, the chain calls complete(), on the thread that resumed the coroutine.
-    // The chain is not a base class, because both classes have a function start().
+    // sender_operation does not derive from this class, because both have a function start().
     class chain final : public basic_task_control<native_platform> {
     public:
         explicit chain(sender_operation& of) noexcept
@@ -186,8 +186,8 @@ public:
             : op_(std::move(operation)) {}
 
         /// Makes the operation state.
-        /// Throws: std::bad_alloc. In this case the receiver and the operation are destroyed, and
-        /// an item to send with them.
+        /// Throws: std::bad_alloc. In this case the receiver and the operation are destroyed, with
+        /// the item that the operation was to send.
         template <class Receiver> auto connect(Receiver receiver) && {
             return detail::sender_operation<Names, T, async_op<T, Stops>, Receiver>(
                 std::move(op_), std::move(receiver));
@@ -238,8 +238,8 @@ public:
         /// \overload
         explicit scheduler(executor_ref where) noexcept : where_(where) {}
 
-        /// A sender that completes on the executor: with set_stopped() if a stop was requested
-        /// before, else with set_value(). It does not allocate.
+        /// A sender that completes on the executor: with set_stopped() if a stop is requested
+        /// before it completes, else with set_value(). It does not allocate.
         class schedule_sender {
         public:
             /// Marks this class as a sender.
@@ -254,7 +254,7 @@ public:
             template <class Receiver> auto connect(Receiver receiver) const {
                 return detail::schedule_operation<Names, Receiver>(where_, std::move(receiver));
             }
-            /// Returns the scheduler on which it completes, by a query.
+            /// Returns the attributes, whose query returns the scheduler on which it completes.
             attributes get_env() const noexcept { return attributes{where_}; }
 
         private:

@@ -4,7 +4,7 @@
 
 /// \file
 /// The interface of drivers. An idle worker of a scheduler can sleep in a driver. The driver waits
-/// for events of the operating system and for a wake at the same time. Then it completes the
+/// for events of the operating system and for wake() at the same time. Then it completes the
 /// operations that became ready. io/epoll_driver.hpp is a driver.
 
 #include <bide/core/deadline.hpp>
@@ -18,7 +18,7 @@ namespace detail {
 // the end of an attachment concurrently with operations that begin.
 template <class Platform> class basic_attachment_state {
 public:
-    // Returns false if there is an attachment.
+    // Begins an attachment. Returns false if there is one already.
     bool begin() noexcept {
         state seen = state::free;
         // Order: acquire [driver.attach]; sees the end of the previous attachment. Failure:
@@ -54,7 +54,7 @@ private:
 /// The interface of a driver.
 class driver {
 public:
-    /// The most operations that one wait() completes, so that tasks and timers run in between.
+    /// The most operations that one wait() completes. Tasks and timers run before the next wait().
     static constexpr unsigned max_completions = 256;
 
     driver& operator=(driver&&) = delete;
@@ -137,7 +137,7 @@ template <> struct as_result<io_done> {
     using type = io_result; ///< the result
 };
 
-/// The place where an operation of a driver keeps the system's error until the result is collected.
+/// The payload of an operation of a driver: has the system's error until the result is collected.
 struct io_payload {
     /// Represents errc::no_driver. The system has no such error number.
     static constexpr int no_driver = 4096;

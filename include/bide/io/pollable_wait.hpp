@@ -30,8 +30,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// }
 /// \endcode
 ///
-/// For everything else, see callback_wait. The destructor cancels the wait. If the operation has
-/// got something that was not taken, the destructor gives it back.
+/// For everything else, see callback_wait. The destructor cancels the wait. If the wait was granted
+/// something that take() has not returned, the destructor gives it back.
 /// Thread safety: one thread at a time calls the functions.
 template <class T> class pollable_wait {
 public:
@@ -51,7 +51,7 @@ public:
     /// Requires: the wait has not begun, or is complete; otherwise terminates.
     template <class U, int Stops> void begin(async_op<U, Stops> op) noexcept {
         if (wait_.is_complete()) {
-            wait_.cancel(); // ends the call of the waker
+            wait_.cancel(); // waits until the call of the waker has returned
             readable_.clear();
         }
         if (wait_.begin(std::move(op))) {

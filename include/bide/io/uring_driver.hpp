@@ -16,7 +16,8 @@
 // or the destruction of the coroutine asks the kernel to end the request, and waits for the
 // completion.
 //
-// A request has these phases. All its fields are written under the lock of the ring:
+// A request has these phases. From its submission until it is over, its fields are written under
+// the lock of the ring:
 //
 //   idle        the request is not submitted yet; cancel() prevents the submission
 //   submitted   the kernel has the request, or the request is about to be submitted again
@@ -27,8 +28,8 @@
 // The lock guards both queues of the ring. Each request is submitted at once. If the kernel accepts
 // no request because it lacks memory, the thread retries with the lock held. Any thread may call
 // take(), which stores each completion in its request. look() then handles the completed requests,
-// and may submit requests. If take() leaves a result for next(), the ring is no longer readable. So
-// the caller of take() then wakes the thread in wait().
+// and may submit requests. take() clears the ring, so the ring is no longer readable. If take() has
+// left a result for next(), the caller of take() wakes the thread in wait().
 //
 // If a thread ends, the kernel ends the requests of that thread with ECANCELED. The driver submits
 // such a request again. If the kernel is about to process a request A again, a request to end A
@@ -66,13 +67,13 @@ struct uring_request : basic_task_links<native_platform, uring_request> {
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
     bool is_taken = false;     // in the list of the requests that look() handles
     bool has_answer = false;   // `answer` is the kernel's answer
-    bool asks_again = false;   // the kernel did not find the request: ask again to end it
+    bool asks_again = false;   // the kernel did not find the request: look() asks again for its end
     wait_status ended_by = wait_status::granted;
     int fd = -1;
     int answer = 0;
     int result = 0; // negative: the system's error
     std::uint32_t size = 0;
-    void* data = nullptr; // a write only reads it
+    void* data = nullptr; // the buffer; if `writes` is true, it does not change
     std::uint64_t offset = 0;
     void* waiter = nullptr;
     uring_request* next_taken = nullptr;
@@ -167,8 +168,8 @@ public:
         return what;
     }
 
-    // Asks the kernel to end the request. If the kernel has not completed the request yet, the
-    // outcome of the request becomes `why`.
+    // Asks the kernel to end the request. If the kernel then cancels the request, the outcome is
+    // `why`. A request that is not submitted yet gets the outcome `why`, too.
     void end_early(uring_request& r, node& w, wait_status why) noexcept {
         const guard section(locked_);
         if (r.at == phase::idle) {
@@ -254,7 +255,8 @@ private:
 
     // ---- Called with the lock
 
-    // Returns a submission entry, which the caller fills and submits. Requires: the queue is empty.
+    // Returns a submission entry, which the caller fills and submits. Requires: no other entry
+    // waits for its submission.
     io_uring_sqe& new_entry() noexcept { return *::io_uring_get_sqe(&ring_); }
 
     // Submits the entry. While the kernel accepts no request, retries.
@@ -404,9 +406,9 @@ public:
     ~basic_uring_driver() override;
 
     /// Ends all waits and operations for the file with errc::closed. An operation that the kernel
-    /// has begun ends when the kernel confirms that. Call it before the file is closed, if a
-    /// coroutine may wait for the file. The kernel keeps the file open until the operations have
-    /// ended.
+    /// has begun ends when the kernel confirms the end. If a coroutine may wait for the file, call
+    /// this function before the file is closed. The kernel keeps the file open until the operations
+    /// have ended.
     /// Complexity: linear in the number of operations of the driver.
     void forget(int fd) noexcept {
         base::forget(fd);

@@ -142,7 +142,7 @@ enum class failure {
     livelock,     ///< A thread spins for ever, or takes too many steps.
     leak,         ///< Memory is left at the end.
     terminated,   ///< std::terminate was called, an exception left a thread, or the body crashed.
-    too_large,    ///< There are more than options::max_executions, or than fit in max_memory.
+    too_large,    ///< More executions than max_executions, or more branches than max_memory.
     not_repeated, ///< The body did not repeat its steps, or it has no such path.
     empty,        ///< No execution came to its end.
 };

@@ -101,7 +101,7 @@ template <int LockLooks> struct basic_platform {
 };
 
 /// A platform on which a waiter of a lock_bits, the library's internal lock, sleeps at once. So
-/// every step of the code is explored.
+/// this sleep is explored, too.
 using platform = basic_platform<0>;
 
 /// A platform on which a waiter of a lock_bits, the library's internal lock, never sleeps. With

@@ -250,9 +250,9 @@ private:
 // Calls f() in a fork-join of `s`. If the calling thread is already in a fork-join of `s`, f()
 // becomes a part of that fork-join. `iterations` is the number of iterations of the fork-join.
 // Their time is estimated from earlier calls. If the estimate is at most LongestNs nanoseconds,
-// first calls run_briefly(now), outside of a fork-join. If run_briefly() has run all iterations, it
-// returns the current time, and f() is not called. If it returns 0, iterations remain, and f() runs
-// them.
+// in_fork() calls run_briefly(now) before f(), outside of a fork-join. If run_briefly() has run all
+// iterations, it returns the current time, and f() is not called. If it returns 0, iterations
+// remain, and f() runs them.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
@@ -311,9 +311,9 @@ public:
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
 
-    // Returns true if this thread has no arm that a worker could take. Also returns true if it has
-    // fewer than `most` such arms, and fewer than the number of workers that the fork-join may
-    // wake. Costs a few loads.
+    // Returns true if this thread has no arm that a worker could take now. Let n be the number of
+    // its arms that have not begun. Also returns true if n is less than `most`, and less than the
+    // number of workers that the fork-join may wake. Costs a few loads.
     // Requires: the call is made in enter().
     bool wants_work(std::uint64_t most) const noexcept {
         const fork_context& here = fork_context::here();
@@ -396,9 +396,9 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 ///
 /// Arms are functions, not tasks: if an arm blocks, its thread blocks. On the calling thread,
 /// this_task refers to the task that has called join(); on other threads it refers to no task. So
-/// get the stop token before the call. A worker that runs an arm runs no tasks meanwhile; it looks
-/// for tasks before it takes another arm. If the tasks of the scheduler must not wait for an arm,
-/// use a separate scheduler for fork-joins.
+/// if an arm needs the stop token of the task, get the token before the call. A worker that runs an
+/// arm runs no tasks meanwhile; it looks for tasks before it takes another arm. If the tasks of the
+/// scheduler must not wait for an arm, use a separate scheduler for fork-joins.
 ///
 /// scheduler::current() is the scheduler `s` in each arm. The shutdown of `s` waits for the callers
 /// that are in a join.
@@ -442,7 +442,8 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
 /// functions have ended.
 /// Throws: if functions threw, the exception of the first of these in argument order. Other
 /// exceptions are those of join(). If memory runs out after some functions have begun, throws
-/// std::bad_alloc: some of the last functions have run, and the first ones have not.
+/// std::bad_alloc. The last functions are forked first, so some of them have run, and the first
+/// functions have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -461,8 +462,8 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 /// have ended. Ignores their values. To keep the values, use parallel_transform() with a function
 /// that calls its argument.
 /// Blocks: as join().
-/// Throws: if functions threw, the exception of the first of these in the order of the range; all
-/// other functions have run, too. stopped_error after a stop, if no function has thrown. Other
+/// Throws: if functions threw, the exception of the first of these in the order of the range. An
+/// exception skips no function. stopped_error after a stop, if no function has thrown. Other
 /// exceptions are those of join(). If memory runs out after some functions have begun, throws
 /// std::bad_alloc, and some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.

@@ -19,17 +19,18 @@
 // A thread uses its lane as a stack. So in two cases, a spawned function must not be pushed to the
 // lane of the calling thread. First, the thread is in a join whose second arm is on the lane: the
 // join expects this arm at the top of the lane. Second, the thread is a thief that runs an arm for
-// which a join waits: the function would delay the join. spawn() detects both cases. Either the
-// innermost frame of the thread is not of this scope, or the depth of the lane differs from the
-// depth that this frame has stored. spawn() then pushes the function to a separate lane of the
-// scope, called the lane beside. Such a function is called a function beside. All jobs of the lane
-// beside can be stolen, and idle workers take them. The frame of the body runs the remaining jobs
-// at its end.
+// which a join waits: the function would delay the join. spawn() detects both cases by the
+// innermost frame of the thread. Either there is no frame of this scope, or the depth of the lane
+// differs from the depth that the frame has stored. spawn() then pushes the function to a separate
+// lane of the scope, called the lane beside. Such a function is called a function beside. All jobs
+// of the lane beside can be stolen, and idle workers take them. The frame of the body runs the
+// remaining jobs at its end.
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
-// function never runs inside spawn(). It runs in one of three places: on an idle worker; in the
-// frame of its spawner, after the spawner has returned; or on top of a join that waits for a stolen
-// arm. In the third case, the scope was opened in the course of that arm (leapfrogging).
+// function never runs inside spawn(). It runs in one of three places: (1) on an idle worker; (2) on
+// top of a frame of its scope whose part has returned; (3) on top of a frame that waits for a
+// stolen job, if that job has opened the scope (leapfrogging). In the third case, a serial run
+// would also run the function on top of the waiting frame.
 //
 // The stack is bounded. While a thread waits for a function that a thief runs, the thread may take
 // another function from that thief. The taken function may spawn a third one, which the thief takes
@@ -38,9 +39,9 @@
 // other. In a further wait, the thread sleeps until the function has ended.
 //
 // While the frame of the body waits for a function beside, its thread runs no other jobs, because
-// its lane may have older jobs. If the thread ran a job of another thread, that other thread would
-// wait, and would take jobs from this lane (leapfrogging). The older jobs were not forked in the
-// course of its own job, so it must not take them.
+// its lane may have older jobs. If the thread ran a job J of another thread, that thread would wait
+// for J, and would take jobs from this lane (leapfrogging). It may take only jobs that were forked
+// in the course of J, but could get an older one.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -259,7 +260,7 @@ public:
         : base(in, &call_and_destroy), call_(keep(std::forward<From>(from))) {
         static_assert(sizeof(spawned_function) <= spawn_cells::cell_size);
     }
-    ~spawned_function() {} // the function is destroyed before
+    ~spawned_function() {} // drop() has destroyed the function
 
     void drop() noexcept { std::destroy_at(std::addressof(call_)); }
 
@@ -336,9 +337,9 @@ public:
 
     /// Spawns a function, which takes nothing or the scope. Its value is ignored. The function is
     /// called once, as an rvalue. The caller, that is, the body or another function, is its
-    /// spawner. The function runs on an idle worker, or on this thread after its spawner has
-    /// returned. It never runs inside of spawn(), so the caller may hold a lock that the function
-    /// needs.
+    /// spawner. The function runs on an idle worker, on this thread after its spawner has returned,
+    /// or on a thread that waits for the scope. It never runs inside of spawn(), so the caller may
+    /// hold a lock that the function needs.
     ///
     /// Functions run in no fixed order. A thread runs its own spawned functions in reverse order. A
     /// spawn by the body or by a spawned function takes some tens of nanoseconds. It allocates
@@ -551,9 +552,9 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 
 /// Calls body(scope) on the calling thread. The body may spawn functions into the scope, and each
 /// of these functions may spawn others. The functions run on this thread and on idle workers.
-/// Returns the value of the body when the body and all functions have ended. Use it if the number
-/// of functions is not known in advance, or if their calls do not form a tree of joins. A join
-/// costs less.
+/// Returns the value of the body when the body and all functions have ended. Use fork_scope() if
+/// the number of functions is not known in advance, or if their calls do not form a tree of joins.
+/// A join costs less.
 ///
 /// The spawner of a function is the body or another function. A function may run after its spawner
 /// has returned. So it must not refer to local objects of its spawner. It may refer to objects that
@@ -563,9 +564,9 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// deadlock. In a serial run, the functions run when the body has returned. A lock that the caller
 /// of fork_scope() holds causes a deadlock only if it would cause one in a serial run.
 ///
-/// Memory: if a function runs on the thread of its spawner, later functions reuse its memory. If
-/// another thread has taken the function, its memory is released when the spawner ends. So a body
-/// that runs forever should open a new scope for each round.
+/// Memory: while the body runs, the memory of the functions that it has spawned is not reused, even
+/// if other threads have run these functions. So a body that runs forever should open a new scope
+/// for each round.
 /// Blocks: until all functions have ended. In the body and in the functions, this_task and
 /// scheduler::current() are as in an arm of join().
 /// Throws: if the body threw, its exception. If only functions threw, the exception of the first of

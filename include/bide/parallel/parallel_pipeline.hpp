@@ -27,16 +27,17 @@
 // the source or the stage while the item is in a long stage.
 //
 // The arms are forked once, at the beginning, as a binary tree. A thread that has taken an arm
-// stays until the end of the pipeline, and sleeps while there is no work. An arm that begins after
-// the end returns at once. So no thread waits for an arm while there is work. No arm of the
-// pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
-// forked (invariant 3 in parallel/README.md).
+// stays until the end of the pipeline, and sleeps while there is no work. So no thread waits for an
+// arm while there is work. An arm that begins after the end returns at once. No arm of the pipeline
+// runs on top of a stage: a thread in a stage runs only arms that the stage itself has forked
+// (invariant 3 in parallel/README.md).
 //
-// Exceptions. The source numbers the items. After item n has thrown, no stage is called for an item
-// with a higher number, and the source is no longer read. Items with lower numbers continue,
-// because one of them may throw, too. The exception of the item with the lowest number is the one
-// that a serial run would throw. An item that has thrown or is skipped is called dead. A dead item
-// has no value, but it still passes the serial stages, so that their numbering has no gap.
+// Exceptions. The source gives each item a number. After item n has thrown, no stage is called for
+// an item with a higher number, and the source is no longer read. Items with lower numbers
+// continue, because one of them may throw, too. The exception of the item with the lowest number is
+// the one that a serial run would throw. An item that has thrown or is skipped is called dead. A
+// dead item has no value, but it still passes the serial stages, so that their numbering has no
+// gap.
 
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -110,7 +111,7 @@ private:
 // The work that the threads of a pipeline can take next, in one word:
 //
 //   tokens     bits 0 to 23    how many more items may be in flight
-//   sleepers   bits 24 to 34   threads that sleep, or are about to, and that no thread is waking
+//   sleepers   bits 24 to 34   threads that sleep or are about to, and are not being woken
 //   searchers  bits 35 to 45   threads that look for work: they spin, or are being woken
 //   closed     bit 46          the source gives no more items
 //   source     bit 47          the source can be taken: no thread reads it, and it is not closed
@@ -123,12 +124,12 @@ private:
 // begin. The pipeline is over when the source is closed and no token is in use.
 //
 // Sleeping. A thread that finds no work counts itself as a searcher. If it still finds none, it
-// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread may put work into the
-// word, or leave work there. The value that its read-modify-write returns then shows the numbers of
-// sleepers and searchers. If there is a sleeper and no searcher, the thread turns a sleeper into a
-// searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees the
-// work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So no
-// wake is lost, and there is only one wake at a time, even if many threads sleep.
+// becomes a sleeper, by a CAS that fails if there is work meanwhile. When a thread puts work into
+// the word, or takes some and leaves more, its read-modify-write returns the numbers of sleepers
+// and searchers. If there is a sleeper and no searcher, the thread turns a sleeper into a searcher
+// and gives it a permit of the semaphore. If there is a searcher, the searcher sees the work before
+// it sleeps. If the searcher leaves work in the word, it wakes another thread. So no wake is lost,
+// and there is only one wake at a time, even if many threads sleep.
 //
 // A thread that sleeps has no item, no stage and no source. A thread that has one of these never
 // waits for another thread of the pipeline. So even a pipeline with one thread ends.
@@ -314,11 +315,12 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 //
 // Proof that a slot is empty when it is used again. There are at least `tokens` slots. So the slot
 // of an item P at the place p is not used again before the place p + tokens. Let Q be the item of
-// that place. The places from p to that of Q have tokens + 1 items. Let A be the one that was read
-// last. At most `tokens` items are in flight. So at the read of A, another one, B, had ended, and
-// had passed the stage. Items pass the stage in the order of places, and P's place is the first. So
-// P had passed the stage, too. A got its place no later than Q, because places are given in the
-// order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the slot.
+// that place. The places from p to p + tokens have tokens + 1 items. Let A be the one that was read
+// last. When A was read, at most `tokens` items were in flight, including A. So another of these
+// items, B, had ended, and had passed the stage. Items pass the stage in the order of places, and P
+// has the first place. So P had passed the stage, too. A's place is not behind Q's, and places are
+// given in the order of reads, or of arrivals [pipeline_queue.arrival]. So A was read before Q
+// arrives, and P has left the slot by then.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -446,8 +448,8 @@ template <class Forker, class Source, class... Stages> class pipeline {
     template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
     template <std::size_t K>
     using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
-    // The type of the result of stage K. The result of the last stage is ignored: its type is bool,
-    // and a value only shows that no stage has thrown for the item.
+    // The type of the result of stage K. For the last stage, whose result is ignored, it is bool: a
+    // value only shows that no stage has thrown for the item.
     template <std::size_t K>
     using output =
         typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
@@ -531,7 +533,8 @@ private:
         bool has_failed = false;
         detail::call_or(f, [&] {
             has_failed = true;
-            std::exception_ptr thrown = std::current_exception(); // destroys the one it replaces
+            // After the swap, `thrown` is the replaced exception. It is destroyed after the unlock.
+            std::exception_ptr thrown = std::current_exception();
             const typename lock::guard held(lock_);
             if (!leaves_out(n)) {
                 std::swap(error_, thrown);
@@ -632,8 +635,8 @@ private:
         return go_on<K + 1>(n, out);
     }
 
-    // Runs a serial stage whose next item waits. `serial` is its number among the serial stages
-    // from stage K on. Returns true if that item has ended.
+    // Runs a serial stage whose next item waits. `serial` is the number of this stage among the
+    // serial stages from stage K on. Returns true if that item has ended.
     template <std::size_t K> bool run_waiting(unsigned serial) noexcept {
         if constexpr (K == count) {
             return false; // not reached
@@ -711,8 +714,8 @@ public:
     }
 
 private:
-    // Advances the iterator, if an item was read before. Called just before the next read, for two
-    // reasons: (1) ++ may block; (2) until then, the item that was read must stay valid.
+    // Advances the iterator, if an item was read before. Called just before the next read, and not
+    // just after a read: ++ may block or throw, and the item that was read must not wait for that.
     void step() {
         if (std::exchange(has_read_, false)) {
             ++at_;
@@ -865,8 +868,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
 /// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
 /// calls have ended and each item is destroyed.
-/// Requires: a stage may wait until a later item has reached some point only if enough workers are
-/// free to take the item there.
+/// Requires: if a stage waits until a later item has reached some point, enough workers are free to
+/// take that item there.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that
 /// were read go through all stages. If the source has ended before the stop, the stop has no
 /// effect.

@@ -5,9 +5,9 @@
 /// \file
 /// The ranges that the parallel algorithms take: parallel_range, parallel_bounds, parallel_output.
 //
-// The algorithms number the iterations of a loop, and the elements of a range. Some compilers, such
-// as g++ 12 with -O2, use vector instructions only if a loop has a constant number of iterations.
-// So plain loops run in blocks of a constant number of iterations.
+// The algorithms give numbers to the iterations of a loop and to the elements of a range. Some
+// compilers, such as g++ 12 with -O2, use vector instructions only if a loop has a constant number
+// of iterations. So plain loops run in blocks of a constant number of iterations.
 
 #include <bide/core/detail/fatal.hpp>
 

@@ -71,8 +71,9 @@ private:
     // If a call is expected to take at most this time, it first runs on the calling thread, without
     // a fork-join. The expected time is the time that earlier calls took. The first call has no
     // expected time, and runs as a fork-join. A reduction forks at each inner node of its tree, so
-    // the first call takes longer than a run without forks. (A loop forks only when threads want
-    // work.) So this limit is higher than that of a loop.
+    // the first call takes longer than a run without forks. Because the second call expects this
+    // longer time, this limit is higher than that of a loop. (A loop forks only when threads want
+    // work.)
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 

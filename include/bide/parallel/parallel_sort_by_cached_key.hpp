@@ -86,10 +86,10 @@ concept caches_keys_of =
 
 } // namespace detail
 
-/// Sorts the range by less(key(a), key(b)). key(element) is called once for each element, by
-/// several threads at once. Elements with equal keys keep their order, so the result is the same on
-/// any number of workers. Allocates a buffer for as many elements as the range has, and two arrays
-/// with a key and a number for each element. A key need only be movable.
+/// Sorts the range by less(key(a), key(b)). key(element) is called once for each element. Elements
+/// with equal keys keep their order, so the result is the same on any number of workers. Allocates
+/// a buffer for as many elements as the range has, and two arrays with a key and a number for each
+/// element. A key need only be movable.
 /// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
 /// Throws: the exception of a call of key or less. If several calls of key throw, the exception of
 /// the call for the first element. std::bad_alloc. stopped_error. In all these cases, nothing is

@@ -67,8 +67,8 @@ public:
     /// Requires: `r` exists until it has run. The context of `attention` exists until this call has
     /// returned.
     /// Memory order: what happens before the call happens before the run.
-    /// Destroys: after `r` has begun to run, this call does not access the pool. So `r` may cause
-    /// the destruction of the pool.
+    /// Destroys: `r` may cause the destruction of the pool during this call. The destructor
+    /// acquires the lock, and this call's release of the lock is its last access to the pool.
     bool post(runnable& r, std::error_code& why) noexcept {
         why.clear();
         lock();

@@ -8,8 +8,8 @@
 // grow.)
 //
 //   top       the oldest child. A thief takes it by a CAS that moves top up by one. The owner uses
-//             the same CAS to take the last child. To take all children, the owner moves top to
-//             bottom.
+//             the same CAS to take the last child. To take all children, the owner sets top to the
+//             value of bottom.
 //   bottom    the place of the next child. Only the owner changes it.
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //
@@ -107,9 +107,10 @@ public:
         // Order: relaxed; if the value is outdated, the CAS fails.
         runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
         // Order: release [child_deque.slot]; the slot was read before the owner uses it again.
-        // Release suffices for [child_deque.last]. If the owner reads an older top, that read
-        // precedes each thief's read of the new top in the order of the seq_cst steps. So such a
-        // thief reads the owner's new bottom. Failure: another thread has taken the child.
+        // Release suffices for [child_deque.last]. Suppose that the owner reads an older top. In
+        // the order of the seq_cst steps, that read precedes each thief's read of the new top. So a
+        // thief that reads the new top also reads the owner's new bottom. Failure: another thread
+        // has taken the child.
         return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                             std::memory_order_relaxed)
                    ? oldest

@@ -51,11 +51,11 @@
 // returns `requested`, the owner looks again, and sees which job the requesting thief has taken
 // [fork_deque.request].
 //
-// If the deque has neither public nor private jobs, the next push looks. Proof: bottom, the depth
-// of the push, then equals top. `limit_` is at least top + 2, and so above the depth, in each of
-// three cases: (1) the owner took back the last job, saw this top, and set the limit; (2) the owner
-// set this top in reset(), where the limit was high enough already; (3) a thief took the last job,
-// and then wrote `requested`.
+// If the deque has neither public nor private jobs, the next push looks. Proof: bottom, which is
+// the depth of that push, equals top. `limit_` is at least top + 2, and so above the depth, in each
+// of three cases: (1) the owner took back the last job, saw this top, and set the limit; (2) the
+// owner set this top in reset(), where the limit was high enough already; (3) a thief took the last
+// job, and then wrote `requested`.
 //
 // A late request may replace another request. Each request is an exchange with release order. So an
 // owner that acquires the last of several requests sees which jobs all these thieves have taken.
@@ -63,9 +63,9 @@
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
 // publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
 // writes `requested`, makes a heavy fence, and reads `bottom_`. Then one CAS of `range_` clears the
-// bit and moves split up to that bottom. Each push or pop of the owner that looks clears the bit
-// first. If the owner has cleared the bit, the CAS fails. If the owner does not look, these steps
-// are ordered [fork_deque.busy]:
+// bit and moves split up to that bottom. Each look of the owner clears the bit first. If the owner
+// has cleared the bit, the CAS fails. If the owner does not look, these steps are ordered
+// [fork_deque.busy]:
 //
 //   owner: writes bottom   light fence   reads the limit
 //   thief: requests        heavy fence   reads bottom
@@ -364,7 +364,7 @@ private:
 
     // Returns the range, for an owner that looks. Keeps a thief in publish_all() from moving split.
     word look() noexcept {
-        // Order: relaxed; if top is outdated, the owner publishes fewer jobs: see
+        // Order: relaxed; if top is outdated, the owner publishes fewer jobs, but misses no request
         // [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
         return (seen & publishing) == 0 ? seen : take_over();

@@ -14,9 +14,9 @@
 //                      sleep, or find a job and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   timed      1 bit   one of the sleepers sleeps with a time-out
-//   deferred   1 bit   a job may be queued for which no worker was woken, because a worker was
-//                      searching or is the timed sleeper. The last worker to end its search wakes
-//                      another
+//   deferred   1 bit   a job may be queued for which no worker was woken, because a worker
+//                      searched or there was a timed sleeper. The last worker to end its search
+//                      wakes another
 //   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
 // The set is an array of bits. The set changes only with the lock held. The step that releases the
@@ -36,8 +36,8 @@
 // Case 2: the announcement precedes the pusher's read. Then the pusher reads that a worker sleeps.
 // If a worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If
 // no worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look,
-// it retracts its announcement. If the worker is no longer in the set, a waker has removed it and
-// counted it as searching; that waker is about to give the worker a token.
+// it retracts its announcement. If a waker has already removed the worker from the set, that waker
+// has counted the worker as searching and is about to give it a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
 // the number of searching workers is at least the number of queues that have jobs. Four rules keep
@@ -51,7 +51,7 @@
 //   - A worker sleeps only if its look finds no job. So another worker has taken each job that was
 //     queued before the announcement.
 //
-// While the bit is set, the last searcher that finds a job wakes the next worker. Such wakes
+// If the last searcher finds a job while the bit is set, it wakes the next worker. Such wakes
 // continue until the last searcher finds nothing and announces its sleep. `searching` is then 0,
 // and the announcement clears the bit. That is safe: every push that has set the bit comes before
 // the look of this worker. If that look finds a job, retract() sets the bit again.
@@ -104,16 +104,16 @@ public:
     // ---- Functions for a thread that has made a job visible by a seq_cst step
 
     /// Returns a sleeping worker that the caller must unpark. That worker then counts as searching.
-    /// Returns none if no worker sleeps or a worker searches.
+    /// Returns `none` if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// Called after a push into a LIFO slot. If there is a timed sleeper, returns none. If not,
+    /// Called after a push into a LIFO slot. If there is a timed sleeper, returns `none`. If not,
     /// returns what wake_one() returns.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
     /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
-    /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
-    /// there is a timed sleeper. While there is a timed sleeper, does not set `deferred`, so the
+    /// worker that the caller must unpark. Returns `none` if no worker sleeps, a worker searches,
+    /// or there is a timed sleeper. While there is a timed sleeper, does not set `deferred`, so the
     /// end of a search wakes no worker for the arm either. If no worker takes the arm, the thread
     /// that forked it runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
@@ -149,7 +149,7 @@ public:
     /// caller took its job may have further jobs; (2) the caller may have moved jobs to another
     /// queue; (3) the caller's job came from no queue (but from a timer, for example), so the job
     /// for which the caller was woken is still queued. Returns the worker that the caller must
-    /// unpark, or none.
+    /// unpark, or `none`.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS checks this value.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
@@ -202,8 +202,8 @@ public:
     }
 
     /// Returns true if some worker is blocked and no worker sleeps. A worker that has left the set
-    /// of sleepers calls this function. The result counts each worker that was blocked before the
-    /// caller left the set.
+    /// of sleepers calls this function. The result takes into account each worker that was blocked
+    /// before the caller left the set.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);
@@ -316,7 +316,7 @@ private:
         return (seen + searcher - sleeper) & ~(was_timed ? is_timed : word{0});
     }
 
-    // Removes the first worker from the set, other than `last_choice`. If there is no other worker,
+    // Removes the first worker other than `last_choice` from the set. If there is no such worker,
     // removes `last_choice`. Returns the removed worker.
     unsigned take_first(unsigned last_choice) noexcept {
         unsigned chosen = last_choice;
@@ -335,8 +335,7 @@ private:
     }
 
     // If the worker `which` sleeps, removes it from the sleepers, counts it as searching, and
-    // returns true. `restores_deferred` is true if the worker's announcement has cleared
-    // `deferred`.
+    // returns true. If `restores_deferred` is true and a worker still sleeps, sets `deferred`.
     bool remove(unsigned which, bool restores_deferred) noexcept {
         word seen = lock::acquire(word_);
         const bool asleep = (bits_of(which) & bit_of(which)) != 0;

@@ -16,11 +16,11 @@ namespace detail {
 // first; the number of children that have not ended; and the waiters. One lock guards the state.
 //
 // When a wait is granted, one child of the list is reserved for the waiter. The waiter takes the
-// child when it resumes. The list is never shorter than the number of reservations. A waiter is
-// enqueued only if every child in the list is reserved. So the next child that ends is reserved for
-// the first waiter. If a waiter gives up its reservation, the next waiter gets the child. So a wait
-// returns "no child is left" (`closed`) only if no child runs and none is reserved. If another
-// child begins later, waiters can wait again.
+// child when it resumes. The list is never shorter than the number of reservations. Unless the set
+// is cancelled, a waiter is enqueued only if every child in the list is reserved. So the next child
+// that ends is reserved for the first waiter. If a waiter gives up its reservation, the next waiter
+// gets the child. So a wait returns "no child is left" (`closed`) only if no child runs and none is
+// reserved. If another child begins later, waiters can wait again.
 //
 // After a cancellation of the children, the waiters wait until the last child has ended. So when a
 // cancelled task resumes from its wait, no child runs, and the destructor of the set does not
@@ -274,9 +274,10 @@ public:
     }
 
     /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
-    /// returns a T. The calling thread calls a function that returns a task. The function exists
-    /// until the child has ended, so the coroutine of a lambda may use the captures. A function
-    /// that returns a T is called when the child runs. A cancelled set starts no child.
+    /// returns a T. If the function returns a task, the calling thread calls the function at once.
+    /// The function exists until the child has ended, so the coroutine of a lambda may use the
+    /// captures. A function that returns a T is called when the child runs. A cancelled set starts
+    /// no child.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <class S>
         requires(detail::is_source_of<T, S>)

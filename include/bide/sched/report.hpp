@@ -18,7 +18,7 @@ struct scheduler_stats {
     std::uint64_t polled = 0;        ///< runs of a runnable: a task runs once each time it resumes
     std::uint64_t stolen = 0;        ///< runnables taken from other workers
     std::uint64_t steal_batches = 0; ///< successful steals, of one or more runnables each
-    std::uint64_t overflowed = 0;    ///< runnables moved to the global queue: a ring cannot grow
+    std::uint64_t overflowed = 0;    ///< moved to the global queue, because a ring could not grow
     std::uint64_t parked = 0;        ///< sleeps of workers
     std::uint64_t woken = 0;         ///< sleeps that a wake has ended
     std::uint64_t injected = 0;      ///< runnables taken from the global queue
@@ -81,7 +81,7 @@ BIDE_COMPILED_INLINE scheduler_stats stats_of(const scheduler& of) noexcept {
 namespace detail {
 
 // Writes the time of the next timer, and how many tasks wait, in all and for each name and tag.
-// Workers is a range of workers, each with a registry `tasks`.
+// `workers` is a range of workers, each with a registry `tasks`.
 // Throws: std::bad_alloc.
 template <class Workers> void dump_tasks(Workers& workers, std::int64_t timer, std::FILE* to) {
     if (timer != (std::numeric_limits<std::int64_t>::max)()) {

@@ -40,8 +40,8 @@ struct scheduler_options {
 
     /// The size of the stack of each thread of the scheduler, in bytes, for workers and for
     /// blocking tasks. It is rounded up to whole pages. 0 means the default of the system; on Linux
-    /// it is that of `ulimit -s`, usually 8 MiB. Tasks, and functions of fork-joins, with a deep
-    /// recursion need more. The system commits memory only for the used part of a stack. On
+    /// it is that of `ulimit -s`, usually 8 MiB. Tasks and functions of fork-joins need more if
+    /// they recurse deeply. The system commits memory only for the used part of a stack. On
     /// Windows, the option has no effect.
     std::size_t stack_size = 0;
 
@@ -90,9 +90,9 @@ struct scheduler_options {
 /// goes to the highest class that has one. So no class starves, and no worker is idle while any
 /// class has runnable tasks.
 ///
-/// For the share of the normal class, a worker takes no task from another worker's queue. So if
-/// only a few of many workers have normal tasks in their queues, the class gets less than its
-/// share.
+/// Each worker has its own queue of normal tasks. For the share of this class, a worker takes no
+/// task from another worker's queue. So if only a few of many workers have normal tasks in their
+/// queues, the class gets less than its share.
 ///
 /// A share counts the runs of tasks, and does not measure their time: a task runs until it waits,
 /// yields or ends, and no other task interrupts it. There is no priority inheritance: a low task

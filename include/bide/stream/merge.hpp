@@ -7,7 +7,7 @@
 /// the items of all of them.
 ///
 /// A merged stream has async_recv(). So a wait for its items can have a time-out or a stop token,
-/// or be a case of a select. merge() of a single generator adds these to the generator.
+/// or be a case of a select. merge() makes this possible for a single generator, too.
 //
 // Each stream has a pump: a task that sends the items of the stream into the common channel. Each
 // pump has a sender of the channel, so the end of the last pump closes the channel. A receiver that
@@ -108,8 +108,8 @@ private:
 /// the items that were sent before. An item that a cancelled stream has made and that was not sent
 /// is destroyed.
 /// Thread safety: one async_recv() at a time.
-/// Destroys: cancels the streams and waits for their ends. Items that were not received are
-/// destroyed first, and then the streams with their functions and captures, which items may use.
+/// Destroys: cancels the streams and waits for their ends. Then destroys the items that were not
+/// received. Last, destroys the streams with their functions and captures, which items may use.
 /// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). If async_recv() has
 /// already returned nothing or thrown an exception of a stream, does not block.
 template <class T> class [[nodiscard]] merged {
@@ -118,10 +118,10 @@ public:
     using value_type = T;
 
     /// Waits for the next item of any stream.
-    /// Returns: an operation for co_await. Its value is the item, or nothing if all streams have
+    /// Returns: an operation for co_await. Its value is the item, or nothing if all streams ended.
+    /// Throws: when awaited, even with as_result(). After the last item, each await throws the
+    /// exception of a failed stream, or stopped_error if the runner shut down before the streams
     /// ended.
-    /// Throws: when awaited, also with as_result(): the exception of a stream, in each call after
-    /// the last item; stopped_error, if the runner has shut down before the streams have ended.
     /// Cancellation: the wait is stopped, and the streams continue. No item is lost.
     async_op<std::optional<T>> async_recv() noexcept { return state_->recv(); }
 

@@ -14,14 +14,14 @@ namespace detail {
 
 // The protocol of adaptive_mutex: bounded barging.
 //
-// If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
-// unlock wakes the head of the queue and leaves the mutex free (the mutex *floats*). A running
-// thread may then overtake the head. Each such unlock decrements `left`, the number of overtakes
-// that remain. If `left` is zero, the next unlock hands the mutex to the head. If the head has
-// woken and has failed to take the mutex, it reads the clock. If max_overtake_time has passed since
-// the head was first woken, the next unlock also hands the mutex over. Coroutines, wakers of other
-// libraries, cases of a select and waiters of a condition_variable are always handed the mutex.
-// They are never woken just to try to take it.
+// If an unlock handed the mutex to a sleeper, the mutex would stay unused until the sleeper runs.
+// So an unlock wakes the head of the queue and leaves the mutex free (the mutex *floats*). A
+// running thread may then overtake the head. Each such unlock decrements `left`, the number of
+// overtakes that remain. If `left` is zero, the next unlock hands the mutex to the head. When the
+// head wakes, it reads the clock and tries to take the mutex. If it fails, and max_overtake_time
+// has passed since its first wakeup, the next unlock also hands the mutex over. Coroutines, wakers
+// of other libraries, cases of a select and waiters of a condition_variable are always handed the
+// mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -36,7 +36,7 @@ namespace detail {
 //     1     1      0       taken; unlock goes to the queue
 //     1     1      1       taken by an overtaker; the head tries
 //     0     1      1       floating; the head tries
-//     0     1      0       never while the queue's lock is free: no thread would try
+//     0     1      0       never while the queue's lock is free: no thread would try to take it
 //     (if queued is zero, so are notified, handoff and left)
 //
 // Why the head is not forgotten: the mutex floats only while `notified` is set. Before the head
@@ -153,8 +153,8 @@ public:
 
     // Decides by one CAS whether `w` has to wait. If it has to, enqueues `w` and returns waiting.
     // If not, returns the outcome, which the caller publishes.
-    // Requires: if the owner of `w` does not call await(), the amount of `w` is `handed` (below).
-    // An unlock always hands the mutex to such a waiter.
+    // Requires: w.amount() equals `handed` (below), unless the owner of `w` calls await(). An
+    // unlock always hands the mutex to a waiter with this amount.
     wait_status link(node& w) noexcept {
         word seen = lock_word::acquire(word_);
         for (;;) {
@@ -206,7 +206,7 @@ public:
     };
     locking steps() noexcept { return {*this}; }
 
-    // Used by a condition_variable: the queue of the mutex, and the amount that a waiter asks for.
+    // For a condition_variable: the queue of the mutex, and the amount of each waiter moved there.
     basic_adaptive_lock& waiters() noexcept { return *this; }
     static constexpr std::ptrdiff_t handed_amount() noexcept { return handed; }
 
@@ -220,8 +220,8 @@ private:
     static constexpr word handoff = 32;
     static constexpr word one_left = 256;
 
-    // Returns the word that a step stores when a new owner takes the mutex. If there are waiters,
-    // `left` in this word is max_overtakes.
+    // Returns the word of a mutex that a new owner has just taken. If there are waiters, `left` in
+    // this word is max_overtakes.
     word taken_anew() const noexcept {
         return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
     }
@@ -287,7 +287,7 @@ private:
         granted.publish(wait_status::granted);
     }
     // Called when the head is awake. Spins for a bounded time and tries to take the mutex. Returns
-    // true if the head has taken the mutex or was granted it.
+    // true if the head has taken the mutex or its wait is complete.
     bool try_as_head(node& w) noexcept {
         bool mine = false;
         const bool over = basic_spin<Platform>::until([&]() noexcept {

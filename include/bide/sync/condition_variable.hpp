@@ -3,7 +3,8 @@
 #define BIDE_SYNC_CONDITION_VARIABLE_HPP
 
 /// \file
-/// A condition variable for threads and coroutines, with each of bide's locks.
+/// A condition variable for threads and coroutines. It waits with a mutex, an adaptive_mutex or a
+/// shared_mutex.
 
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
@@ -64,7 +65,7 @@ public:
         }
     }
 
-    // The address of the queue of the mutex, and the number of units that a waiter asks for in it.
+    // The address of the queue of the mutex, and the amount of each waiter moved there.
     const void* address() const noexcept { return queue_; }
     std::ptrdiff_t amount() const noexcept { return amount_; }
 
@@ -83,11 +84,11 @@ private:
     bool (*cancel_)(void* queue, node& w) noexcept;
 };
 
-// The queue of a condition_variable. A notification does not wake the waiter: it moves the node of
-// the waiter to the queue of the mutex. The unlock that reaches the node there wakes the waiter as
-// the owner of the mutex. A stop and a time-out also move the node, because every wait returns with
-// the mutex locked. (Linux's requeue does this for futexes: Drepper, "Futexes Are Tricky", section
-// 8.)
+// The queue of a condition_variable. A notification moves the node of the waiter to the queue of
+// the mutex. The waiter wakes when it gets the mutex: at once if the mutex is free, otherwise by
+// the unlock that reaches the node. A stop and a time-out also move the node, because every wait
+// returns with the mutex locked. (Linux's requeue does this for futexes: Drepper, "Futexes Are
+// Tricky", section 8.)
 //
 //   stage of a wait                        the node is in
 //   waits                                  this queue, or no queue yet
@@ -95,7 +96,7 @@ private:
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
 // while it waits, but not while another thread moves its node (core/async_op.hpp). So when a
-// coroutine is destroyed, its node is in one of the two queues.
+// coroutine is destroyed, its node is not on the way between the two queues.
 //
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
 // mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
@@ -141,7 +142,7 @@ public:
 
         const condition_lock<Platform>& lock() const noexcept { return lock_; }
 
-        // Returns true if no other waiter was queued before. Called by the owner.
+        // Returns true if the queue was empty when this wait entered it. Called by the owner.
         bool was_first() const noexcept { return was_first_; }
 
     private:
@@ -228,8 +229,8 @@ public:
 
     // If `why` is a stop or a time-out, ends the wait for a notification, and moves `w` to the
     // queue of its mutex. If `w` is not queued yet, a later enqueue() completes it with `why`. If
-    // the wait for a notification has ended before, does nothing. In these cases the result is
-    // false, because the owner must still lock its mutex.
+    // the wait for a notification has ended before, does nothing. In these three cases the result
+    // is false: the owner returns only when it holds its mutex.
     // If `why` is wait_status::destroyed, the coroutine is destroyed. The call takes `w` out of
     // this queue or out of the queue of the mutex, and returns true. If `w` is in no queue, it
     // returns false.
@@ -291,8 +292,7 @@ private:
 
 } // namespace detail
 
-/// The value of a coroutine's wait that was notified. If the wait has a predicate, the predicate is
-/// true.
+/// The value of async_wait(), if the wait succeeds. With a predicate, `predicate()` is then true.
 template <class Platform> struct basic_notified {};
 
 namespace detail {
@@ -353,8 +353,8 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// to wait; terminates otherwise.
 ///
 /// A wait cannot be a case of a select: if another case happened, the mutex would have to be locked
-/// again. A waker of another library cannot wait either, because it cannot lock a mutex. In these
-/// cases, use a notify.
+/// again. A waker of another library cannot wait either, because it cannot lock a mutex. In a
+/// select and for such a waker, use a notify.
 ///
 /// Destroys: when all waiters were notified, the condition_variable may be destroyed. Waiters may
 /// still wait for the mutex, and the notification of the last waiter need not have returned. Every
@@ -437,7 +437,7 @@ public:
     ///
     /// The thread that would resume the coroutine calls the predicate, with the mutex locked. If
     /// the predicate returns false after a notification, the coroutine does not resume.
-    /// Returns: an operation for co_await; its value is a notified.
+    /// Returns: an operation for co_await; its value is a `notified`.
     /// Requires: `lock` outlives the wait. `predicate` does not throw; terminates otherwise.
     /// `predicate` is copied bytewise: it is a std::ref, or a lambda that captures three references
     /// or numbers at most.
@@ -485,7 +485,7 @@ private:
         }
     };
 
-    // `limits` is a deadline, or a stop token and a deadline.
+    // `limits` is a deadline, a stop token, or both.
     template <class Lock, class... Limits>
     wait_status wait_once(Lock& lock, const Limits&... limits) {
         require_locked(lock);

@@ -21,8 +21,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// The set() that changed it from unset to set need not have returned. The following calls must
 /// have returned before:
 ///
-/// - Every other set(), because a set() that finds the event set accesses the event until it
-///   returns. If there are several setters, a waiter cannot tell which of them let it through.
+/// - Every other set(): if the event is set already, set() accesses it until set() returns. If
+///   there are several setters, a waiter cannot tell which of them let it through.
 /// - Every reset().
 /// - Each wait() that has begun and has not queued its waiter yet. A waiter that was taken out of
 ///   the queue no longer accesses the event.

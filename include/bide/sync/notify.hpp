@@ -24,7 +24,7 @@ namespace detail {
 //     1      0      waiters; while the lock is free, all are linked
 //     1      1      never: a permit is stored only if there is no waiter
 //
-// A waiter decides to wait by one CAS (pass_or_queue). If there are no waiters, a notification
+// One CAS decides whether a caller waits (pass_or_queue). If there are no waiters, a notification
 // changes the same word, or writes it back unchanged [notify.notify]. Suppose that a waiter enters
 // the queue and then checks a condition. Another thread makes the condition true and then notifies:
 //

@@ -27,8 +27,9 @@ namespace detail {
 // to make an object only if it finds the list empty. At that moment `idle` is 0, and this caller
 // has a permit but does not count in `busy` yet. So busy + 1 <= limit. A caller that takes an
 // object from the list or returns it there changes neither idle + busy nor the number of objects.
-// So idle + busy <= limit always. A close empties the list, and from then on no caller begins to
-// make an object.
+// So idle + busy <= limit always. Each object is idle or belongs to one of these callers, so there
+// are at most `limit` objects. A close empties the list, and from then on no caller begins to make
+// an object.
 
 // An object, and its place in the list. Only the holder of the lock accesses the links and the
 // time.
@@ -184,7 +185,7 @@ private:
 };
 
 // Next come the callables of a pool, and what a caller with a permit does to get an object. If a
-// callable throws, the object is destroyed and the permit is given back.
+// callable throws, the caller destroys the object, if it has one, and gives the permit back.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {
@@ -233,8 +234,8 @@ public:
         }
     }
 
-    // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if this object
-    // has found an idle object that is good. Returns `make` if the caller has to call fill().
+    // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if it has found
+    // a good idle object. Returns `make` if the caller has to call fill().
     // Throws: what is_good() throws; the object that was checked is destroyed.
     pool_step find() {
         for (;;) {
@@ -350,11 +351,11 @@ private:
 /// caller waits, first come, first served. The object that was returned last is lent first.
 ///
 /// Several threads may call the two callables, `make` and `is_good`, at the same time. The
-/// callables and the destructors of the objects run on the thread of the caller that borrows, with
-/// no lock held. If `make` borrows from the same pool, it may wait for itself. If `make` throws,
-/// the caller gets the exception, and the next waiter may borrow. If `is_good` returns false, the
-/// object is destroyed, and the caller gets another one. If `is_good` throws, the object is
-/// destroyed, and the caller gets the exception.
+/// callables run on the thread of the caller that borrows. The destructor of an object runs on the
+/// thread whose call destroys the object. No lock is held meanwhile. If `make` borrows from the
+/// same pool, it may wait for itself. If `make` throws, the caller gets the exception, and the next
+/// waiter may borrow. If `is_good` returns false, the object is destroyed, and the caller gets
+/// another one. If `is_good` throws, the object is destroyed, and the caller gets the exception.
 ///
 /// An object that has expired is not lent. The pool has no thread of its own. It destroys expired
 /// objects in trim() and when an object is returned. An acquire that finds all idle objects expired
@@ -511,7 +512,7 @@ private:
                                     : thread_wait<queue, Platform>::until(permits_, 1, limit);
     }
 
-    // Makes a lease of a permit.
+    // Turns the permit that was granted to the wait into a lease.
     result<lease> lend(wait_status what) {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};

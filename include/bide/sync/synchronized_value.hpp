@@ -87,7 +87,7 @@ public:
     }
 
     /// Locks the mutex as lock() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is access to the value.
+    /// Returns: an operation for co_await; its result is access to the value.
     auto async_lock()
         requires requires(Mutex& m) { m.async_lock(); }
     {
@@ -99,7 +99,7 @@ public:
     /// Calls f(value) while the mutex is locked.
     /// Blocks: as Mutex::lock() does.
     /// Returns: what f returns.
-    /// Throws: what f throws. The mutex is unlocked before.
+    /// Throws: what f throws, after the mutex is unlocked.
     template <class F> decltype(auto) with(F&& f) {
         static_assert(!detail::is_task<std::invoke_result_t<F, T&>>,
                       "bide: the mutex is unlocked before a task runs: await async_lock()");

@@ -44,10 +44,10 @@
 // begins at the producer's first co_await in the call. Until then, only the call runs the producer.
 // So a producer that yields while the wait is pending just ends the call. It needs neither the
 // executor nor the context of the consumer. After the wait has begun, other code may run the
-// producer, on any thread. So a producer that yields then checks whether its latest call is the
-// innermost one of this thread. If it is, the producer ends the call. If not, it transfers control
-// to the consumer. The consumer may itself be a producer, and the wait of its own consumer may be
-// pending. Then that outer wait begins first.
+// producer, on any thread. So when the producer yields after that, it checks whether its latest
+// call is the innermost one of this thread. If it is, the producer ends the call. If not, it
+// transfers control to the consumer. The consumer may itself be a producer, and the wait of its own
+// consumer may be pending. Then that outer wait begins first.
 //
 // At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
 // stack stays bounded.

@@ -367,9 +367,9 @@ private:
         std::size_t counts = 1;
         if (c.in_place_) {
             // The child has ended on a thread that is no worker, or inside of another executor. The
-            // parent must not continue there, and no further child is started in place. So the
-            // parent's own count is subtracted here, and those of the children that have ended in
-            // place, which count only now.
+            // parent must not continue there, and no further child is started in place. So also
+            // subtracts the parent's own count, and the counts of the children that have ended in
+            // place. These counts were not subtracted before.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {
@@ -741,8 +741,8 @@ task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::v
     co_return all.first();
 }
 
-/// Runs the children of any range like those of a vector. when_all() of a range says how it is
-/// read.
+/// Runs the children of any range like those of a vector. Reads the range in this call, as
+/// when_all() of a range does.
 template <detail::child_range R> auto when_any(R&& children) {
     return bide::when_any(detail::to_children(std::forward<R>(children)));
 }

@@ -243,8 +243,8 @@ public:
     public:
         /// Takes over the right of `other` to return its tokens.
         reservation(reservation&& other) noexcept : of_(other.of_), some_(other.exchange_none()) {}
-        /// Takes over the right of `other` to return its tokens. The tokens of the old reservation
-        /// are not returned.
+        /// Takes over the right of `other` to return its tokens. The tokens that this object held
+        /// before are not returned.
         reservation& operator=(reservation&& other) noexcept {
             some_ = other.exchange_none();
             of_ = other.of_;

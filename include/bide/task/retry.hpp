@@ -163,8 +163,8 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
 /// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the
 /// last attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is
 /// stopped.
-/// Cancellation: cancels the attempt, which runs in the awaiting task, or stops the wait between
-/// attempts.
+/// Cancellation: cancels the attempt or stops the wait between attempts. The attempts run in the
+/// awaiting task.
 template <class Make, class Again = detail::always>
     requires(detail::task_source<Make> && !detail::is_task<Make>)
 task<detail::task_value_t<Make>> retry(const retry_policy& policy, Make make_task,

@@ -3,8 +3,8 @@
 #define BIDE_TASK_STRAND_HPP
 
 /// \file
-/// A serial executor over another executor. At most one task of a strand runs at a time. So objects
-/// that only these tasks use need no lock.
+/// A serial executor over another executor. At most one task of a strand runs at a time. So an
+/// object needs no lock if only these tasks use it.
 
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>

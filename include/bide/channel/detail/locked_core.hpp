@@ -7,9 +7,9 @@
 //
 //   value_type, name           the item; the name of the channel, for messages
 //   bool send_waits            true if a send may find no room; Items then has is_full()
-//   displaced                  the type of an object that is empty at first, and to which put()
-//                              moves the item that it removes to make room. The caller of put()
-//                              destroys this object after it has released the lock
+//   displaced                  the type of the object into which put() moves the item that it
+//                              removes to make room. The object is empty before. After the
+//                              release of the lock, the caller of put() destroys the object
 //   size(), capacity(), empty()
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
 //   bool put_back(T&)          moves a received item in again; if there is no room, returns false
@@ -110,8 +110,8 @@ public:
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
-    // If there is room, moves `value` in and returns granted. If not, leaves `value` unchanged and
-    // returns waiting (full) or closed.
+    // If the channel is open and has room, moves `value` in and returns granted. Otherwise leaves
+    // `value` unchanged and returns waiting (full) or closed.
     wait_status send(T& value, displaced& old) noexcept {
         wake_list granted;
         const lock_word seen = lock::acquire(word_);

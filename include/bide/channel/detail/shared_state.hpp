@@ -46,7 +46,7 @@ public:
         word_.fetch_add(reference, std::memory_order_relaxed);
     }
 
-    // Returns true if the caller has the only reference, so that no other user can get one.
+    // Returns true if the caller has the only reference. Then no other user can get one.
     bool is_alone() const noexcept {
         // Order: acquire [shared_state.reference]; sees the accesses of all earlier users.
         return word_.load(std::memory_order_acquire) / reference == 1;

@@ -7,8 +7,8 @@
 // waits. The derived class defines what a version is and how many versions are kept.
 //
 // If a wait is granted, the reader only learns that there is a new version. It reads the version
-// when it resumes, and only then counts the version as seen. So to destroy a granted wait loses no
-// version.
+// when it resumes, and only then counts the version as seen. So no version is lost if a granted
+// wait is destroyed.
 
 #include <bide/channel/detail/shared_state.hpp>
 
@@ -44,7 +44,7 @@ public:
         base::add_reference();
     }
 
-    // Requires: `r` does not wait; terminates otherwise. The caller later drops the reference.
+    // Requires: `r` does not wait; terminates otherwise. The caller then calls drop_reference().
     void drop_reader(const reader& r, const char* name) noexcept {
         if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
             detail::fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
@@ -94,7 +94,7 @@ public:
         return base::wait_in(mine, limit);
     }
 
-    // The steps of an operation that waits for a version (core/wait_ops.hpp), without its result.
+    // The steps of a wait for a version (core/wait_ops.hpp). A derived class adds collect().
     struct reader_wait {
         basic_versioned_value& of;
         reader& its;

@@ -91,8 +91,8 @@ wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     return what;
 }
 
-// Describes the primitive that a thread waits for, from the queue of its thread_wait. The queue is
-// a part of the primitive.
+// Describes the primitive that a thread waits for. `queue` is the queue of the thread_wait, and a
+// part of the primitive.
 template <class Queue>
 wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
     wait_subject what = subject_of(queue);

@@ -57,8 +57,8 @@ private:
     template <class U> using atomic = typename Platform::template atomic<U>;
     using lock_word = lock_bits<Platform, std::uint32_t>;
 
-    // Called before the lock is acquired: if a child is forked while the lock is held, the handler
-    // frees the lock in the child.
+    // Registers forget(), which frees the lock in a child that is forked while the lock is held. So
+    // this is called before the lock is acquired. Returns false if there is no memory.
     static bool prepare_for_fork() noexcept {
 #if !defined(_WIN32)
         // Order: relaxed; a second registration does no harm.

@@ -115,7 +115,7 @@ class asio_job : public basic_task_control<native_platform>,
     using here = asio_step_here<Asio>;
 
 public:
-    // The executor of the job's coroutines: posts `r`. Terminates if Asio has no memory for a step.
+    // Posts `r`: the job is the executor of its coroutines. Terminates if Asio has no memory.
     void post(runnable& r) noexcept {
         service_type& service = service_; // the step may end the job
         if (service.push(*this, r)) {
@@ -131,7 +131,7 @@ public:
         self_ = std::move(self);
         if (on_this_thread) {
             here& mine = native_platform::local<here>();
-            const here outer = std::exchange(mine, here()); // an outer step must not end it
+            const here outer = std::exchange(mine, here()); // an outer step must not end the job
             this->run();
             mine = outer;
         } else {
@@ -158,7 +158,7 @@ protected:
     // Posts a step to the executor, which calls run_step().
     virtual void post_step(std::shared_ptr<asio_job> self) = 0;
 
-    // Destroys the job. If `deliver` is true, then calls the handler.
+    // Destroys the job. After that, if `deliver` is true, calls the handler.
     virtual void complete(bool deliver) = 0;
 
     // Removes the job from the list of its service. Returns the pointer by which the job owns
@@ -330,7 +330,7 @@ template <class Asio, class V, class R> struct asio_operation_signature {
 };
 
 // The signature of the handler of a task whose value is a V: void(std::exception_ptr, value). If V
-// has no default constructor, the value is optional.
+// has no default constructor, the value is passed as a std::optional<V>.
 template <class V> struct asio_task_signature {
     static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
     using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
@@ -676,8 +676,8 @@ private:
     std::shared_ptr<reply> to_;
 };
 
-// Returns the executor of the object of an operation, such as a socket. A cancellation is requested
-// on that executor. If the operation names no executor, returns nullptr.
+// Returns the executor of the object, such as a socket, that an operation uses. A cancellation is
+// requested on that executor. If the operation names no executor, returns nullptr.
 template <class Initiation> auto asio_object_executor(const Initiation& how) noexcept {
     if constexpr (requires { how.get_executor(); }) {
         return how.get_executor();

@@ -73,8 +73,8 @@ void name(int object, const char* text) noexcept;
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-// The operators of plain data that read and write it as a T. `Self` converts to a T, and a T can be
-// assigned to it.
+// Operators that read and write plain data as a T. `Self` converts to a T, and a T can be assigned
+// to it.
 template <class Self, class T> class var_operators {
 public:
     /// Adds to the value. Counts as a read and a write.

@@ -293,7 +293,7 @@ struct exploration {
         return with(s);
     }
 
-    // Explores. If BIDE_MODEL_STATE names a folder, continues an exploration of that name that an
+    // Explores. If BIDE_MODEL_STATE names a folder, continues the exploration `name` that an
     // earlier run of the program did not finish. If this run does not finish it either, saves the
     // remaining branches for the next run.
     verdict named(std::string_view name) const {

@@ -65,7 +65,7 @@ struct model_thread {
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
     std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
-    std::vector<std::pair<int, int>> newer;  // `looked` before the last pause: now reads newer ones
+    std::vector<std::pair<int, int>> newer;  // `looked` at the last pause: reads get newer messages
     std::vector<look> looks;
     bool looks_again = false; // find_loop() has paused it before a read
     bool timed = false;       // its sleep has a time-out
@@ -297,7 +297,7 @@ public:
         default: return true;
         }
     }
-    // Called when the next recorded step is one of thread `n`. If that thread can make a step,
+    // Called when the next recorded step is a step of thread `n`. If that thread can make a step,
     // returns `n`. If not, fails with the text `why`, and returns -1. A thread that find_loop() has
     // paused continues, because the recorded execution did not find the loop. The two executions
     // can differ in this only because another thread writes to the stack of this thread.
@@ -505,8 +505,8 @@ private:
         const auto what = t.wants.what;
         if (starting_ > 0 || what > request::kind::choice ||
             (what == request::kind::read && t.look_before() != nullptr)) {
-            // The thread that has started this one has not announced its next step, or find_loop()
-            // needs the stack of a suspended thread.
+            // `t` has just started, and the thread that started `t` has not announced its own next
+            // step. Or find_loop() needs the stack of a suspended thread.
             return false;
         }
         const heap::leave guard;
@@ -725,8 +725,8 @@ private:
         });
     }
     // Returns true if `message` is the message of `object` that the thread read last. Also returns
-    // true if only read-modify-writes that kept the value made the later messages up to `message`.
-    // If `looked` has no message of the object, returns true, too.
+    // true if `message` is newer, and it and all messages between the two only repeat the value. If
+    // `looked` has no message of the object, returns true, too.
     bool saw_same(const model_thread& t, int object, int message) const {
         for (const auto& [o, last] : t.looked) {
             if (o == object) {

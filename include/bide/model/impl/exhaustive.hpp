@@ -62,7 +62,7 @@ public:
     std::string branch_text(std::size_t most) const {
         std::string out;
         for (std::size_t i = 0; i < most && i < work_.size(); ++i) {
-            const script& s = work_[i]; // the oldest branched off first
+            const script& s = work_[i]; // oldest first: it branched off at the earliest step
             append(out, s.weight);
             append(out, static_cast<std::uint32_t>(s.known));
             append(out, static_cast<std::uint32_t>(s.steps.size()));
@@ -152,8 +152,8 @@ public:
     }
 
     // An earlier execution has made the first `known` steps of this branch. The recorded outcomes
-    // of these steps are still possible. So they are taken, and the other outcomes are not
-    // computed.
+    // of these steps are still possible. So each step gets its recorded outcome, and the other
+    // outcomes are not computed.
     bool knows(execution& x, int t, outcome& to) override {
         if (at_ >= now_.known || now_.steps[at_].any) {
             return false;
@@ -220,10 +220,9 @@ public:
 
     // Called for the second half of a read-modify-write of thread `t`. Another read-modify-write
     // has read the same store, and has placed its write directly behind that store. Adds the
-    // branches in which the write of thread `t` comes first. Returns true if the other threads
-    // continue. They continue if the thread has read another object between the two halves, because
-    // that read may still read a store that is added later. For example, a futex call reads its
-    // word there.
+    // branches in which the write of thread `t` comes first. Returns true if `t` has read another
+    // object between the two halves, as a futex call reads its word. Then the other threads
+    // continue, because that read may still read a store that they add.
     bool stuck(execution& x, int t) override {
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;
@@ -270,8 +269,8 @@ private:
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
-    // Stores a branch: the steps of this execution so far, then `last`, then the steps of the
-    // current branch that come after this one.
+    // Stores a branch: the steps of this execution so far, then `last` in place of the current
+    // step, then the remaining steps of the current branch.
     void push(const step& last) {
         script s;
         s.steps.reserve(std::max(now_.steps.size(), taken_.size() + 1));
@@ -334,9 +333,10 @@ private:
         }
     }
 
-    // Returns true if the paused thread `t` can never continue. This is the case if its last read
-    // did not read the newest value of that time. Such a read is not maximally added (see the head
-    // of this file). So no later write revisits that read, or a read that was added earlier.
+    // Returns true if no later write revisits a read of the paused thread `t`. Then `t` never
+    // continues. This is so if the last read of `t` did not read the newest value of that time:
+    // that read is not maximally added (head of this file), and each revisit would change or drop
+    // it.
     bool waits_in_vain(execution& x, int t) const {
         const auto& looked = x.thread(t).looked;
         if (!x.thread(t).started || looked.empty()) {
@@ -357,8 +357,8 @@ private:
         });
     }
 
-    // Considers the graph of only the events up to `e` and the events of `kept`. Returns true if
-    // `e` is maximally added there (see the head of this file).
+    // Considers only the events up to `e` and the events of `kept`. Returns true if `e` is
+    // maximally added in their graph (see the head of this file).
     bool is_maximal(const memory& m, const event& e, const clock& kept) const {
         if (e.what == event::kind::choice) {
             return e.pick == 0;

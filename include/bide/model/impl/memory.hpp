@@ -61,7 +61,7 @@ struct event_id {
     friend bool operator==(const event_id&, const event_id&) = default;
 };
 
-// A vector clock: for each thread, the number of its events that come before.
+// A vector clock: for each thread, how many of its events come before the owner of the clock.
 struct clock {
     std::array<step_count, max_threads> seen{};
 
@@ -74,8 +74,8 @@ struct clock {
     bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
 
 private:
-    // Clocks are copied often. A copy is slow if the numbers were stored one by one before. So
-    // join() stores all numbers of a clock as one vector.
+    // Clocks are copied often, as vectors. A processor loads a vector slowly if its numbers were
+    // just stored one by one. So join() stores all numbers of a clock as one vector.
     using vector [[gnu::vector_size(max_threads * sizeof(step_count))]] = step_count;
     vector as_vector() const noexcept {
         vector all;
@@ -148,7 +148,7 @@ public:
         step_count number() const noexcept { return until.seen[id.thread]; }
     };
 
-    // The first node of each thread.
+    // A set of nodes, stored as the number of its first node in each thread.
     struct firsts {
         static constexpr step_count none = std::numeric_limits<step_count>::max();
         std::array<step_count, max_threads> numbers{none, none, none, none, none, none, none, none};
@@ -756,8 +756,8 @@ private:
     // operation of `thread`. A path of happens-before must lead from such an operation to the new
     // one, and must begin and end with program order. It ends with program order, because `hb` is
     // the clock of the thread without the synchronisation of the new operation. It begins with
-    // program order, because `hb` must know a step that comes after the operation in the
-    // operation's thread (the comparison is strict).
+    // program order, because the comparison is strict: `hb` must know a step that the thread of the
+    // old operation has made after it.
     void strongly_before(int thread, const clock& hb, edges& out) const {
         for (int t = 0; t < max_threads; ++t) {
             if (t == thread) {

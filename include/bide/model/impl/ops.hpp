@@ -226,8 +226,8 @@ bool watch_frees() noexcept {
 // The kernel's wait queue for an address is modelled as an atomic object. Each futex_wait() and
 // each futex_wake() makes a read-modify-write of this object, so the calls have one order. A wait
 // reads the futex word between the two halves of its read-modify-write. The wait may read an old
-// value of the word. It reads no value older than one that an earlier waker knew. Waits and wakes
-// do not synchronise with each other.
+// value of the word, but none older than the newest value that an earlier waker knew. Waits and
+// wakes do not synchronise with each other.
 
 namespace {
 

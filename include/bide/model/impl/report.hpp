@@ -63,8 +63,8 @@ public:
         const std::size_t all = memory_.events.size();
         part_of_.resize(all);
         std::iota(part_of_.begin(), part_of_.end(), 0);
-        // One step of the machine: the two halves of each read-modify-write, and the events of a
-        // futex call while it holds its queue.
+        // The two halves of a read-modify-write are one step of the machine. So are the events that
+        // a futex call makes while it holds the queue.
         for (std::size_t i = 1; i < all; ++i) {
             const event& before = memory_.events[i - 1];
             const event& e = memory_.events[i];
@@ -296,7 +296,8 @@ private:
 };
 
 // Returns true if stronger memory orders could prevent the failure. This is so if the execution is
-// not sequentially consistent, or if two accesses are not ordered and the first is no destruction.
+// not sequentially consistent, or if two accesses are not ordered. Exception: if the first access
+// is a destruction, the second one fails with the strongest orders, too.
 inline bool orders_matter(execution& x) {
     const clash* const c = clash_of(x);
     return (c != nullptr && c->earlier != clash::access::destroy) ||
@@ -517,7 +518,7 @@ private:
         return name + "load(" + with + "): " + text(e.value) + of(e);
     }
 
-    // Returns the text of a futex call, or of those parts of it that no other step separates.
+    // Returns the text of a futex call, or of the part of it that is one step of the machine.
     std::string futex(const std::vector<int>& parts) const {
         const event& first = memory_.event_at(parts.front());
         const event& last = memory_.event_at(parts.back());
@@ -635,8 +636,8 @@ private:
     }
 
     std::string out_;
-    // The lines in their order: at 2 * place + 1 the step that begins there, at 2 * place a mark
-    // before the event of that place.
+    // The lines in their order. The key of a step is 2 * place + 1, with the place of its first
+    // event. The key of a mark is 2 * place, with the place of the event that the mark precedes.
     std::multimap<std::size_t, cell> cells_;
     std::size_t width_ = 0;
     std::size_t threads_ = 1;

@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_SCHEDULES_HPP
 #define BIDE_MODEL_IMPL_SCHEDULES_HPP
 
-// The searches that explore schedules, which are orders of all steps: all schedules, the schedules
-// with few preemptions, or random schedules. And paths, each of which identifies one execution.
+// A schedule is an order of all steps. The searches here explore all schedules, the schedules with
+// few preemptions, or random schedules. A path identifies one execution.
 
 #include <bide/model/impl/execution.hpp>
 
@@ -191,7 +191,7 @@ private:
 //
 //   2      thread 2 makes a step with the first of the possible outcomes
 //   2*3    thread 2 makes three such steps
-//   2:1    thread 2 makes a step with the outcome number 1
+//   2:1    thread 2 makes a step with the outcome number 1, counted from 0
 //   2<0.4  thread 2 reads the store that is the fourth step of thread 0, or writes behind it
 //   2<i    thread 2 reads the initial value of an object, or writes behind it
 

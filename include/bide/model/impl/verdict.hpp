@@ -43,8 +43,8 @@ void explain(const options& o, const verdict& v, const body& run) {
     }
 }
 
-// Looks, in a limited exploration, for a failure of the same kind in a sequentially consistent
-// execution. If there is one, returns it, because a reader can follow it more easily. Otherwise
+// Looks, in a limited exploration, for a sequentially consistent execution with the kind of failure
+// that `v` has. If there is one, returns its verdict, because it is easier to follow. Otherwise
 // returns `v`.
 verdict plainest(const verdict& v, const options& o, const body& run) {
     constexpr std::uint64_t times = 100;
@@ -212,7 +212,7 @@ private:
                          out;
     }
 
-    // First all orders are seq_cst. Then each order is weakened as far as possible.
+    // Begins with seq_cst for all orders. Then weakens each order as far as no execution fails.
     std::string several_are_needed() {
         std::vector<weakening> chain;
         for (const candidate& c : all_) {

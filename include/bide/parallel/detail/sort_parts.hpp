@@ -69,7 +69,7 @@ template <class From, class To> To move_elements(From first, From last, To to) {
     }
 }
 
-// std::sortable with default arguments, for the arguments of a sort.
+// True if a sort takes these iterators, with the arguments that follow them in the call.
 template <class It, class Compare = std::less<>, class Projection = std::identity>
 inline constexpr bool sortable_by = std::sortable<It, Compare, Projection>;
 

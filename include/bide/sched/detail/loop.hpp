@@ -132,7 +132,7 @@ private:
         explicit run_scope(basic_loop& of, bool begins) noexcept
             : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
               resumed_(Platform::template local<resume_state>()) {
-            wake_scope<Platform>::hand_over_pending(); // the thread would resume pending ones late
+            wake_scope<Platform>::hand_over_pending(); // pending coroutines would resume late
             outer_local_ = std::exchange(local_, {});
             outer_resumed_ = std::exchange(resumed_, {});
             outer_loop_ = std::exchange(running_here(), &of);
@@ -219,7 +219,8 @@ private:
         enqueue_forked();
         ready_.push(r);
     }
-    // If no other job runs before `chain` continues, the children of `chain` stay in `forked_`.
+    // If `chain` is the only job and no child is due, its children stay in `forked_`. If not, they
+    // move to `chain.forked`, and the oldest child is enqueued if it is due.
     void pause(paused_chain& chain) noexcept override {
         const bool alone = ready_.first() == nullptr;
         const bool child_is_due = chain.pauses >= interval_.child_pauses(alone ? 0 : ~0U);

@@ -669,7 +669,7 @@ private:
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
             // callers that have forked the arms usually run them soon. It takes the remaining arms
-            // after the sleep.
+            // if another thread wakes it, or else before its first sleep that is not short.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);
@@ -1010,6 +1010,8 @@ private:
         driver_lock_.leave();
         w.left_driver = true;
     }
+    // Returns true if the next sleep of `w` as the timed sleeper is short: less than 1 ms, and less
+    // than the longest timed sleep.
     bool sleeps_briefly(const worker& w) const noexcept {
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, how_.max_timed_sleep_ns);
     }

@@ -28,7 +28,7 @@ inline std::size_t utf8_length(std::string_view text) noexcept {
             return 0;
         }
     }
-    // The character is overlong, half of a surrogate pair, or beyond U+10FFFF.
+    // True if the character is overlong, half of a surrogate pair, or beyond U+10FFFF.
     const bool wrong = (first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) >= 0xa0) ||
                        (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) >= 0x90);
     return wrong ? 0 : length;

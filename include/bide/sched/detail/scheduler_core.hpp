@@ -60,8 +60,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(__linux__)
 
-// Returns the least quota of the process's control group and the groups above it. Returns 0 if none
-// of them has a quota.
+// Returns the least quota of the process's control group and the groups above it, in processors,
+// rounded up. Returns 0 if none of them has a quota.
 BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
     std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) {
@@ -279,9 +279,9 @@ public:
         return idle_threads_.first() != nullptr;
     }
 
-    // Posts a request. The next thread for blocking tasks that becomes free then runs a blocked
-    // worker as a substitute. Returns false if the system has refused to start such a thread. The
-    // caller then tries again.
+    // If a thread is idle, gives it a blocked worker. If not, posts a request: the next thread for
+    // blocking tasks that becomes free then runs a blocked worker as a substitute. Returns false if
+    // the system has refused to start such a thread. The caller then tries again.
     BIDE_COLD bool request_replacement() noexcept final {
         lock::acquire(lock_);
         // After replace(), a thread may have become idle and found no blocked worker.
@@ -315,8 +315,8 @@ private:
     using lock = lock_bits<Platform, std::uint32_t>;
     using guard = typename lock::guard;
 
-    // A worker and its own thread. The object is also a runnable: a thread for blocking tasks that
-    // runs it becomes a substitute for that worker.
+    // A worker and its own thread. The object is also a runnable: if a thread for blocking tasks
+    // runs it, that thread runs the worker in place of `thread`.
     struct own_thread : runnable, basic_task_links<Platform, own_thread> {
         BIDE_COLD own_thread(basic_worker_threads& of, worker& which) noexcept
             : all(of), mine(which) {

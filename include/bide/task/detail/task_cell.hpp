@@ -160,9 +160,9 @@ private:
 
 using task_header = basic_task_header<native_platform>;
 
-// Handles the exception of a task whose join handle was dropped. A handle may be dropped after the
-// scheduler is destroyed, so the objects share the ownership of the function. Every task with a
-// join handle contains such an object, so the object is only one pointer.
+// Calls the user's function with the exception of a task whose join handle was dropped. A handle
+// may be dropped after the scheduler is destroyed, so all copies share the ownership of the
+// function. Every task with a join handle contains a copy, so a copy is only one pointer.
 class unhandled {
 public:
     using function = std::function<void(std::exception_ptr)>;
