@@ -198,12 +198,15 @@ private:
         return static_cast<Stamp>(at < capacity_ ? position + n : lap + (at - capacity_));
     }
 
-    // Pauses after a failed CAS, each time four times as long. Returns the new value of `failed`.
+    // Pauses after a failed CAS, each time four times as long, and at most 256 times: 3 us, or 11 on
+    // some processors. Returns the new value of `failed`. Of n threads, one succeeds while the
+    // others fail, and each failure takes the cache line from the thread that succeeds next. So the
+    // pauses have to be long. With a higher limit, a short burst of a few threads takes longer.
     static int make_way(int failed) noexcept {
         for (int left = Platform::model ? 0 : 1 << failed; left > 0; --left) {
             Platform::pause();
         }
-        return failed < 6 ? failed + 2 : 6;
+        return failed < 8 ? failed + 2 : 8;
     }
 
     // Claims slots for a push, or for a pop.
