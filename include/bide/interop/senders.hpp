@@ -60,7 +60,7 @@ public:
 private:
     // Controls the coroutine that awaits the operation (task/detail/task_control.hpp). When the
     // coroutine has ended, the chain calls complete(), on the thread that resumed the coroutine.
-    // The chain is not a base class, because both classes have a function start().
+    // sender_operation does not derive from this class, because both have a function start().
     class chain final : public basic_task_control<native_platform> {
     public:
         explicit chain(sender_operation& of) noexcept
@@ -238,8 +238,8 @@ public:
         /// \overload
         explicit scheduler(executor_ref where) noexcept : where_(where) {}
 
-        /// A sender that completes on the executor: with set_stopped() if a stop was requested
-        /// before, else with set_value(). It does not allocate.
+        /// A sender that completes on the executor: with set_stopped() if a stop is requested
+        /// before it completes, else with set_value(). It does not allocate.
         class schedule_sender {
         public:
             /// Marks this class as a sender.

@@ -4,7 +4,7 @@
 
 /// \file
 /// The interface of drivers. An idle worker of a scheduler can sleep in a driver. The driver waits
-/// for events of the operating system and for a wake at the same time. Then it completes the
+/// for events of the operating system and for wake() at the same time. Then it completes the
 /// operations that became ready. io/epoll_driver.hpp is a driver.
 
 #include <bide/core/deadline.hpp>

@@ -168,8 +168,8 @@ public:
         return what;
     }
 
-    // Asks the kernel to end the request. If the kernel has not completed the request yet, the
-    // outcome of the request becomes `why`.
+    // Asks the kernel to end the request. If the kernel then cancels the request, the outcome is
+    // `why`. A request that is not submitted yet gets the outcome `why`, too.
     void end_early(uring_request& r, node& w, wait_status why) noexcept {
         const guard section(locked_);
         if (r.at == phase::idle) {

@@ -442,7 +442,8 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
 /// functions have ended.
 /// Throws: if functions threw, the exception of the first of these in argument order. Other
 /// exceptions are those of join(). If memory runs out after some functions have begun, throws
-/// std::bad_alloc: some of the last functions have run, and the first ones have not.
+/// std::bad_alloc. The last functions are forked first, so some of them have run, and the first
+/// functions have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)

@@ -28,9 +28,9 @@
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
 // function never runs inside spawn(). It runs in one of three places: (1) on an idle worker; (2) on
-// top of a frame of its scope whose part has returned; (3) on top of a wait for a stolen job in
-// whose course the scope was opened (leapfrogging). In the third case, a serial run would also run
-// the function on top of the waiting frame.
+// top of a frame of its scope whose part has returned; (3) on top of a frame that waits for a
+// stolen job, if that job has opened the scope (leapfrogging). In the third case, a serial run
+// would also run the function on top of the waiting frame.
 //
 // The stack is bounded. While a thread waits for a function that a thief runs, the thread may take
 // another function from that thief. The taken function may spawn a third one, which the thief takes
@@ -552,9 +552,9 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 
 /// Calls body(scope) on the calling thread. The body may spawn functions into the scope, and each
 /// of these functions may spawn others. The functions run on this thread and on idle workers.
-/// Returns the value of the body when the body and all functions have ended. Use it if the number
-/// of functions is not known in advance, or if their calls do not form a tree of joins. A join
-/// costs less.
+/// Returns the value of the body when the body and all functions have ended. Use fork_scope() if
+/// the number of functions is not known in advance, or if their calls do not form a tree of joins.
+/// A join costs less.
 ///
 /// The spawner of a function is the body or another function. A function may run after its spawner
 /// has returned. So it must not refer to local objects of its spawner. It may refer to objects that

@@ -103,8 +103,8 @@ auto collect_some(const On& on, const elements<It>& in, F& f) {
 /// join().
 /// Requires: f may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
-/// Complexity: n calls of f. If several threads make the calls, each value is moved at most once
-/// more than if one thread made them.
+/// Complexity: n calls of f. If several threads make the calls, each value is moved at most one
+/// time more than with one thread.
 template <parallel_range Range, class F>
     requires detail::gives_values<F, std::ranges::iterator_t<Range>>
 auto parallel_collect(const fork_policy& on, Range&& range, F f) {

@@ -69,8 +69,8 @@ template <class It, class Out, class Other> struct parted_output {
 // place of an element is known only after keeps() was called for all elements before it. The owner
 // of the loop (parallel_for.hpp) calls keeps() for an element and then copies it. A thief, that is,
 // another thread that has taken a part of the loop, only calls keeps(). The thief stores the
-// answers, one byte each, and the number of kept elements of each block. join() adds up these
-// numbers, and then copies all blocks in parallel.
+// answers, one byte each, and the number of kept elements of each block. pack_front::join() adds up
+// these numbers, and then copies all blocks in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;

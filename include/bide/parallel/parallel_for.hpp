@@ -29,10 +29,10 @@
 //
 // Each place in the program that begins a loop stores how long an element took. If that time
 // predicts at most 2 us for a whole loop, the loop starts without a fork-join: it visits one
-// element, then up to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the
-// remaining elements become a fork-join. So a short loop costs about four reads of the clock. If
-// the first element unexpectedly takes long, the fork-join of the other elements begins after this
-// one element.
+// element, then up to 64, and so on, in steps that grow as chunks do. If the loop has not ended
+// after 4 us, the remaining elements become a fork-join. So a short loop costs about four reads of
+// the clock. If the first element unexpectedly takes long, the fork-join of the other elements
+// begins after this one element.
 //
 // While the first element of a part is visited, the other elements of the part are an arm, which
 // thieves may take. So an idle worker takes them, even if the first element takes longer than all
@@ -251,8 +251,9 @@ private:
     // All three are in nanoseconds. While workers sleep, a part is divided into arms for them, but
     // not into arms that are expected to take less than `arm_time`. A fork of an arm that is
     // expected to take less than `brief_arm_time` wakes no worker. Until the time of an element is
-    // known, any fork may wake one. A loop that is expected to take at most `longest_brief_ns`
-    // first runs without a fork-join. (That limit is about ten times the cost of entering one.)
+    // known, any fork may wake a worker. A loop that is expected to take at most `longest_brief_ns`
+    // first runs without a fork-join. (That limit is about ten times the cost of entering a
+    // fork-join.)
     static constexpr std::int64_t arm_time = 64'000;
     static constexpr std::int64_t brief_arm_time = 32'000;
     static constexpr std::int64_t longest_brief_ns = 2'000;
@@ -270,9 +271,9 @@ private:
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 
-    // Visits one element, and then more elements at a time, as a chunk grows. So the time of an
-    // element is known before many were visited. Ends when the part is empty or has taken as long
-    // as a chunk. Returns 0 if elements remain to be visited, and else the current time.
+    // Visits one element, and then more at a time, in steps that grow as chunks do. So the time of
+    // an element is known before many were visited. Ends when the part is empty or has taken as
+    // long as a chunk. Returns 0 if elements remain to be visited, and else the current time.
     template <class Front>
     std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
         std::uint64_t chunk = 1;

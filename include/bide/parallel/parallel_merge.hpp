@@ -273,7 +273,7 @@ private:
 
 // ---- Merges
 
-// Merges two sorted sequences into a third place. The objects in that place are constructed, and
+// Merges two sorted sequences into a third place. That place already has constructed objects, which
 // are overwritten. If a comparison throws, every element is still moved to the third place, in any
 // order.
 

@@ -27,10 +27,10 @@
 // the source or the stage while the item is in a long stage.
 //
 // The arms are forked once, at the beginning, as a binary tree. A thread that has taken an arm
-// stays until the end of the pipeline, and sleeps while there is no work. An arm that begins after
-// the end returns at once. So no thread waits for an arm while there is work. No arm of the
-// pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
-// forked (invariant 3 in parallel/README.md).
+// stays until the end of the pipeline, and sleeps while there is no work. So no thread waits for an
+// arm while there is work. An arm that begins after the end returns at once. No arm of the pipeline
+// runs on top of a stage: a thread in a stage runs only arms that the stage itself has forked
+// (invariant 3 in parallel/README.md).
 //
 // Exceptions. The source gives each item a number. After item n has thrown, no stage is called for
 // an item with a higher number, and the source is no longer read. Items with lower numbers
@@ -448,8 +448,8 @@ template <class Forker, class Source, class... Stages> class pipeline {
     template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
     template <std::size_t K>
     using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
-    // The type of the result of stage K. The result of the last stage is ignored: its type is bool,
-    // and a value only shows that no stage has thrown for the item.
+    // The type of the result of stage K. For the last stage, whose result is ignored, it is bool: a
+    // value only shows that no stage has thrown for the item.
     template <std::size_t K>
     using output =
         typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
@@ -635,8 +635,8 @@ private:
         return go_on<K + 1>(n, out);
     }
 
-    // Runs a serial stage whose next item waits. `serial` is its number among the serial stages
-    // from stage K on. Returns true if that item has ended.
+    // Runs a serial stage whose next item waits. `serial` is the number of this stage among the
+    // serial stages from stage K on. Returns true if that item has ended.
     template <std::size_t K> bool run_waiting(unsigned serial) noexcept {
         if constexpr (K == count) {
             return false; // not reached

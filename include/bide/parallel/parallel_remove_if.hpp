@@ -7,8 +7,8 @@
 /// neighbours. The remaining elements are moved to the beginning of the range, in their order.
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
-/// once for each element. Each thread that takes a part of the loop (parallel_for.hpp) with an
-/// element moves the element at most once, and so does the owner of the loop.
+/// once for each element. The owner of the loop (parallel_for.hpp) moves an element at most once.
+/// Each thread that takes a part with this element does so, too.
 
 #include <bide/parallel/detail/sort_parts.hpp>
 
@@ -18,10 +18,10 @@ namespace detail {
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
 // The owner of the loop moves each kept element to the place behind the earlier kept elements. A
-// thief, that is, a thread that has taken a part of the loop, does the same within its part. join()
-// moves the kept elements of the thief's part to the place behind those of the owner, in steps.
-// Each step moves, in parallel, as many elements as fit into the free places. So no memory is
-// needed.
+// thief, that is, a thread that has taken a part of the loop, does the same within its part.
+// compact_front::join() moves the kept elements of the thief's part to the place behind those of
+// the owner, in steps. Each step moves, in parallel, as many elements as fit into the free places.
+// So no memory is needed.
 //
 // keeps(it, last) returns true if the element at `it` is kept. `last` points to an iterator to the
 // previous kept element of the part. If no element of the part was kept before, `last` is nullptr.

@@ -286,8 +286,8 @@ Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T ini
 BIDE_DETAIL_TAKES_ITERATORS(parallel_exclusive_scan);
 
 /// Scans map(element) for each element of the range. Everything else is as in
-/// parallel_inclusive_scan(). Its rules for the calls of op also apply to those of map. If the
-/// output does not have the type of the values, map may be called twice for an element.
+/// parallel_inclusive_scan(). The rules there for the calls of op also apply to the calls of map.
+/// If the output does not have the type of the values, map may be called twice for an element.
 template <parallel_range Range, class Out, class Op, class Map>
     requires detail::takes_scan<Out, Op, detail::mapped_t<Map, std::ranges::iterator_t<Range>>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,

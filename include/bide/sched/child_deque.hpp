@@ -8,8 +8,8 @@
 // grow.)
 //
 //   top       the oldest child. A thief takes it by a CAS that moves top up by one. The owner uses
-//             the same CAS to take the last child. To take all children, the owner moves top to
-//             bottom.
+//             the same CAS to take the last child. To take all children, the owner sets top to the
+//             value of bottom.
 //   bottom    the place of the next child. Only the owner changes it.
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //

@@ -127,7 +127,8 @@ public:
     // Refuses later tasks and cancels the present ones. A second call has no effect.
     void close() noexcept {
         // Order: relaxed; a task that does not see this store is cancelled, too. If the task is in
-        // the list, it is cancelled below; if not, it is cancelled when it first waits.
+        // the list, it is cancelled below. If not, its first wait finds the list closed and cancels
+        // it.
         if (closing_.exchange(true, std::memory_order_relaxed)) {
             return;
         }

@@ -63,9 +63,9 @@
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
 // publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
 // writes `requested`, makes a heavy fence, and reads `bottom_`. Then one CAS of `range_` clears the
-// bit and moves split up to that bottom. Each push or pop of the owner that looks clears the bit
-// first. If the owner has cleared the bit, the CAS fails. If the owner does not look, these steps
-// are ordered [fork_deque.busy]:
+// bit and moves split up to that bottom. Each look of the owner clears the bit first. If the owner
+// has cleared the bit, the CAS fails. If the owner does not look, these steps are ordered
+// [fork_deque.busy]:
 //
 //   owner: writes bottom   light fence   reads the limit
 //   thief: requests        heavy fence   reads bottom
@@ -364,7 +364,7 @@ private:
 
     // Returns the range, for an owner that looks. Keeps a thief in publish_all() from moving split.
     word look() noexcept {
-        // Order: relaxed; if top is outdated, the owner publishes fewer jobs: see
+        // Order: relaxed; if top is outdated, the owner publishes fewer jobs, but misses no request
         // [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
         return (seen & publishing) == 0 ? seen : take_over();

@@ -36,8 +36,8 @@
 // Case 2: the announcement precedes the pusher's read. Then the pusher reads that a worker sleeps.
 // If a worker searches, the pusher sets `deferred` and leaves the job to the searching worker. If
 // no worker searches, the pusher wakes a worker. If the announcing worker sees the job in its look,
-// it retracts its announcement. If a waker has removed the worker from the set before, that waker
-// has counted it as searching and is about to give it a token.
+// it retracts its announcement. If a waker has already removed the worker from the set, that waker
+// has counted the worker as searching and is about to give it a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
 // the number of searching workers is at least the number of queues that have jobs. Four rules keep
@@ -51,7 +51,7 @@
 //   - A worker sleeps only if its look finds no job. So another worker has taken each job that was
 //     queued before the announcement.
 //
-// While the bit is set, the last searcher that finds a job wakes the next worker. Such wakes
+// If the last searcher finds a job while the bit is set, it wakes the next worker. Such wakes
 // continue until the last searcher finds nothing and announces its sleep. `searching` is then 0,
 // and the announcement clears the bit. That is safe: every push that has set the bit comes before
 // the look of this worker. If that look finds a job, retract() sets the bit again.
@@ -104,16 +104,16 @@ public:
     // ---- Functions for a thread that has made a job visible by a seq_cst step
 
     /// Returns a sleeping worker that the caller must unpark. That worker then counts as searching.
-    /// Returns none if no worker sleeps or a worker searches.
+    /// Returns `none` if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// Called after a push into a LIFO slot. If there is a timed sleeper, returns none. If not,
+    /// Called after a push into a LIFO slot. If there is a timed sleeper, returns `none`. If not,
     /// returns what wake_one() returns.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
     /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
-    /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
-    /// there is a timed sleeper. While there is a timed sleeper, does not set `deferred`, so the
+    /// worker that the caller must unpark. Returns `none` if no worker sleeps, a worker searches,
+    /// or there is a timed sleeper. While there is a timed sleeper, does not set `deferred`, so the
     /// end of a search wakes no worker for the arm either. If no worker takes the arm, the thread
     /// that forked it runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
@@ -149,7 +149,7 @@ public:
     /// caller took its job may have further jobs; (2) the caller may have moved jobs to another
     /// queue; (3) the caller's job came from no queue (but from a timer, for example), so the job
     /// for which the caller was woken is still queued. Returns the worker that the caller must
-    /// unpark, or none.
+    /// unpark, or `none`.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS checks this value.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});

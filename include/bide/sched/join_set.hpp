@@ -274,9 +274,10 @@ public:
     }
 
     /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
-    /// returns a T. The calling thread calls a function that returns a task. The function exists
-    /// until the child has ended, so the coroutine of a lambda may use the captures. A function
-    /// that returns a T is called when the child runs. A cancelled set starts no child.
+    /// returns a T. If the function returns a task, the calling thread calls the function at once.
+    /// The function exists until the child has ended, so the coroutine of a lambda may use the
+    /// captures. A function that returns a T is called when the child runs. A cancelled set starts
+    /// no child.
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <class S>
         requires(detail::is_source_of<T, S>)

@@ -81,7 +81,7 @@ BIDE_COMPILED_INLINE scheduler_stats stats_of(const scheduler& of) noexcept {
 namespace detail {
 
 // Writes the time of the next timer, and how many tasks wait, in all and for each name and tag.
-// Workers is a range of workers, each with a registry `tasks`.
+// `workers` is a range of workers, each with a registry `tasks`.
 // Throws: std::bad_alloc.
 template <class Workers> void dump_tasks(Workers& workers, std::int64_t timer, std::FILE* to) {
     if (timer != (std::numeric_limits<std::int64_t>::max)()) {

@@ -121,9 +121,9 @@ public:
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, yields or returns blocks this call for ever. So does a task that blocks its thread in
     /// a wait that never ends. See shutdown_for().
-    /// Requires: the caller is not one of the scheduler's own workers, and is in none of its
-    /// fork-joins. Otherwise terminates with a message, unless the call has no effect (see above).
-    /// No worker and no arm of this scheduler waits for the caller.
+    /// Requires: no worker and no arm of this scheduler waits for the caller. The caller is not one
+    /// of the scheduler's own workers, and is in none of its fork-joins; otherwise terminates with
+    /// a message, unless the call has no effect (see above).
     void shutdown() noexcept { shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The

@@ -38,8 +38,8 @@ namespace detail {
 // The group has a list of the members that have not been cancelled. A cancellation empties the
 // list. For each member, the cancellation takes a reference under the lock, and cancels the member
 // without the lock. A member may be a task that waits for another group. That group is then
-// cancelled, too, but without recursion: the group is appended to a list of groups that the first
-// cancellation has (cancel_round). So the stack does not grow with the depth of nested groups. The
+// cancelled, too, but without recursion: the group is appended to the list of groups of the first
+// cancellation (cancel_round). So the stack does not grow with the depth of nested groups. The
 // cancel_round counts as a child of each group in that list, so each group exists until its members
 // have been cancelled.
 //
@@ -47,10 +47,10 @@ namespace detail {
 // ended (wait_steps::on_cancel, core/wait_ops.hpp).
 
 // Enqueues the waiter `w`, or decides its wait.
-// If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
-// not enqueue `w` and returns that outcome.
+// If `what` is `waiting`, enqueues `w` and returns `waiting`. If a stop or a time-out came first,
+// does not enqueue `w` and returns that outcome.
 // If `what` is an outcome, decides the wait of `w` and returns `what`. If the select of `w` has
-// already chosen another case, does nothing and returns waiting.
+// already chosen another case, does nothing and returns `waiting`.
 // Requires: the caller holds the lock of the queue. After the release of the lock, the caller
 // passes the result to settle_if_over(), which stores an outcome in `w`.
 template <class Platform>
@@ -479,9 +479,9 @@ public:
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
     /// that needs one thread more than scheduler_options::max_blocking_threads. A run_loop belongs
     /// to the thread that has run it last, or to its maker if no thread has run it. If the group is
-    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop. It
-    /// does so until another thread runs the loop. If the loop belongs to another thread, the call
-    /// only waits, and the children end only while a thread runs the loop.
+    /// on a run_loop that belongs to the calling thread, this call runs the tasks of the loop until
+    /// all children have ended or another thread runs the loop. If the loop belongs to another
+    /// thread, the call only waits, and the children end only while a thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 

@@ -108,8 +108,8 @@ private:
 /// the items that were sent before. An item that a cancelled stream has made and that was not sent
 /// is destroyed.
 /// Thread safety: one async_recv() at a time.
-/// Destroys: cancels the streams and waits for their ends. Items that were not received are
-/// destroyed first, and then the streams with their functions and captures, which items may use.
+/// Destroys: cancels the streams and waits for their ends. Then destroys the items that were not
+/// received. Last, destroys the streams with their functions and captures, which items may use.
 /// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). If async_recv() has
 /// already returned nothing or thrown an exception of a stream, does not block.
 template <class T> class [[nodiscard]] merged {
@@ -119,7 +119,7 @@ public:
 
     /// Waits for the next item of any stream.
     /// Returns: an operation for co_await. Its value is the item, or nothing if all streams ended.
-    /// Throws: when awaited, even with as_result(). After the last item, each call throws the
+    /// Throws: when awaited, even with as_result(). After the last item, each await throws the
     /// exception of a failed stream, or stopped_error if the runner shut down before the streams
     /// ended.
     /// Cancellation: the wait is stopped, and the streams continue. No item is lost.

@@ -69,8 +69,8 @@ using item_of_t = std::conditional_t<std::is_pointer_v<Next>, Item, std::remove_
 
 } // namespace detail
 
-/// A stream: the wait for its next item results in the item or nothing, as a std::optional or a
-/// pointer. An async_generator and the results of operators have next() for this wait. A channel, a
+/// An object whose next item can be awaited. The result is the item or nothing, as a std::optional
+/// or a pointer. An async_generator and the results of operators have next() for this. A channel, a
 /// receiver and a merged stream have async_recv(). A pointer to a stream is a stream, too.
 template <class S>
 concept stream = requires(detail::next_t<S>& next) {
@@ -337,7 +337,7 @@ async_generator<chunk_of_t<S>> chunked(S source, std::size_t n, TimeLeft time_le
 
 } // namespace detail
 
-/// Yields vectors of n items. The last one may have fewer, but has at least one.
+/// Yields vectors of n items. The last vector may have fewer items, but it is not empty.
 ///
 /// If the stream fails, or the consumer is cancelled, next() first returns the items that were
 /// collected, and then throws.

@@ -153,8 +153,8 @@ public:
 
     // Decides by one CAS whether `w` has to wait. If it has to, enqueues `w` and returns waiting.
     // If not, returns the outcome, which the caller publishes.
-    // Requires: w.amount() equals `handed` (below), unless the owner of `w` calls await(). An unlock
-    // always hands the mutex to a waiter with this amount.
+    // Requires: w.amount() equals `handed` (below), unless the owner of `w` calls await(). An
+    // unlock always hands the mutex to a waiter with this amount.
     wait_status link(node& w) noexcept {
         word seen = lock_word::acquire(word_);
         for (;;) {

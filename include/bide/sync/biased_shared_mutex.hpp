@@ -350,10 +350,10 @@ private:
 ///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
 /// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
-/// unlock(), each of these with _shared, and unlock_and_lock_shared(). Each function that locks it
-/// exclusively ends the bias; try_lock() does so even if it returns false. While the mutex is
-/// biased, unlock_shared() may fail to detect that the mutex is not locked. Then a later unlock()
-/// terminates.
+/// unlock(), each of these also with _shared in the name, and unlock_and_lock_shared(). Each
+/// function that locks it exclusively ends the bias; try_lock() does so even if it returns false.
+/// While the mutex is biased, unlock_shared() may fail to detect that the mutex is not locked. Then
+/// a later unlock() terminates.
 template <class Platform, unsigned Slots>
 class basic_biased_shared_mutex
     : public shared_lock_operations<basic_biased_shared_mutex<Platform, Slots>, Platform> {

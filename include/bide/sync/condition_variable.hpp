@@ -3,7 +3,8 @@
 #define BIDE_SYNC_CONDITION_VARIABLE_HPP
 
 /// \file
-/// A condition variable for threads and coroutines, with each of bide's locks.
+/// A condition variable for threads and coroutines. It waits with a mutex, an adaptive_mutex or a
+/// shared_mutex.
 
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
@@ -95,7 +96,7 @@ private:
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
 // while it waits, but not while another thread moves its node (core/async_op.hpp). So when a
-// coroutine is destroyed, its node is in one of the two queues.
+// coroutine is destroyed, its node is not on the way between the two queues.
 //
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
 // mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
@@ -291,8 +292,7 @@ private:
 
 } // namespace detail
 
-/// The value of a coroutine's wait that was notified. If the wait has a predicate, the predicate is
-/// true.
+/// The value of async_wait(), if the wait succeeds. With a predicate, `predicate()` is then true.
 template <class Platform> struct basic_notified {};
 
 namespace detail {
@@ -353,8 +353,8 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// to wait; terminates otherwise.
 ///
 /// A wait cannot be a case of a select: if another case happened, the mutex would have to be locked
-/// again. A waker of another library cannot wait either, because it cannot lock a mutex. In these
-/// cases, use a notify.
+/// again. A waker of another library cannot wait either, because it cannot lock a mutex. In a
+/// select and for such a waker, use a notify.
 ///
 /// Destroys: when all waiters were notified, the condition_variable may be destroyed. Waiters may
 /// still wait for the mutex, and the notification of the last waiter need not have returned. Every
@@ -437,7 +437,7 @@ public:
     ///
     /// The thread that would resume the coroutine calls the predicate, with the mutex locked. If
     /// the predicate returns false after a notification, the coroutine does not resume.
-    /// Returns: an operation for co_await; its value is a notified.
+    /// Returns: an operation for co_await; its value is a `notified`.
     /// Requires: `lock` outlives the wait. `predicate` does not throw; terminates otherwise.
     /// `predicate` is copied bytewise: it is a std::ref, or a lambda that captures three references
     /// or numbers at most.

@@ -15,8 +15,8 @@
 //   bool try_take() noexcept;                       locks if that needs no wait
 //   wait_status wait(const Limit&) noexcept;        waits at most until a deadline or a stop; the
 //                                                   caller has already tried to lock
-//   auto steps() noexcept;                          returns the wait of a coroutine, except
-//                                                   collect() (core/wait_ops.hpp)
+//   auto steps() noexcept;                          returns the functions of a coroutine's wait,
+//                                                   except collect() (core/wait_ops.hpp)
 //   bool give() noexcept;                           unlocks; returns false if it detects that the
 //                                                   mutex is not locked
 //
@@ -43,7 +43,7 @@ template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) n
 }
 
 // The operation of a coroutine that locks a mutex. Steps has the functions of the wait
-// (core/wait_ops.hpp), except collect(). When the mutex is locked, lock() makes the lock object.
+// (core/wait_ops.hpp), except collect(). After a grant, the member `lock` makes the lock object.
 template <class Steps, class Lock> struct lock_wait : Steps {
     Lock lock;
 

@@ -185,7 +185,7 @@ private:
 };
 
 // Next come the callables of a pool, and what a caller with a permit does to get an object. If a
-// callable throws, the object is destroyed and the permit is given back.
+// callable throws, the caller destroys the object, if it has one, and gives the permit back.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {
@@ -351,11 +351,11 @@ private:
 /// caller waits, first come, first served. The object that was returned last is lent first.
 ///
 /// Several threads may call the two callables, `make` and `is_good`, at the same time. The
-/// callables and the destructors of the objects run on the thread of the caller that borrows, with
-/// no lock held. If `make` borrows from the same pool, it may wait for itself. If `make` throws,
-/// the caller gets the exception, and the next waiter may borrow. If `is_good` returns false, the
-/// object is destroyed, and the caller gets another one. If `is_good` throws, the object is
-/// destroyed, and the caller gets the exception.
+/// callables run on the thread of the caller that borrows. The destructor of an object runs on the
+/// thread whose call destroys the object. No lock is held meanwhile. If `make` borrows from the
+/// same pool, it may wait for itself. If `make` throws, the caller gets the exception, and the next
+/// waiter may borrow. If `is_good` returns false, the object is destroyed, and the caller gets
+/// another one. If `is_good` throws, the object is destroyed, and the caller gets the exception.
 ///
 /// An object that has expired is not lent. The pool has no thread of its own. It destroys expired
 /// objects in trim() and when an object is returned. An acquire that finds all idle objects expired

@@ -38,9 +38,8 @@ template <class T, class Platform> struct once_value<once_cell<T, Platform>> {
 
 } // namespace detail
 
-/// Holds the turn, or is empty. The turn is the right to initialise a once_flag or a once_cell; Of
-/// is the type of that object. If this object is destroyed without set(), the next caller gets the
-/// turn.
+/// Holds the turn, or is empty. The turn is the right to initialise an `Of`: a once_flag or a
+/// once_cell. If this object is destroyed without set(), the next caller gets the turn.
 template <class Of> class [[nodiscard]] once_turn {
     using T = typename detail::once_value<Of>::type;
     static constexpr bool is_of_flag = std::is_void_v<T>;
@@ -186,7 +185,7 @@ private:
     // The permit of this queue is the turn. While the permit is free, no caller initialises. While
     // it is taken, its holder initialises, and the other callers wait. A holder that fails gives
     // the permit back, and the first waiter gets it. A holder that succeeds closes the queue. This
-    // lets every waiter through, and fails every later acquire. So the status `closed` means that
+    // lets every waiter through, and every later acquire fails. So the status `closed` means that
     // the object is initialised. Each caller that finds the queue closed sees what was done before
     // the close [permit.release].
     queue turns_{1};

@@ -186,7 +186,8 @@ public:
     }
 
     /// Acquires n permits as acquire() does, but waits at most `rest`.
-    /// Returns: true if the permits were acquired; false after the time-out or if it is closed.
+    /// Returns: true if the permits were acquired; false after the time-out, or if the semaphore is
+    /// closed.
     [[nodiscard]] bool try_acquire_for(deadline::from_now rest, std::ptrdiff_t n = 1) {
         return acquire_by(deadline(rest), n) == wait_status::granted;
     }
@@ -243,9 +244,10 @@ public:
     public:
         /// Constructs a waiter for `amount` permits. If the waiter is queued, `wake` runs once,
         /// when the wait is complete. `wake` runs on the releasing thread, which holds no lock.
-        /// `wake` may acquire, release, and cancel other waiters. Before `wake` destroys another
-        /// waiter, it must cancel that waiter. If `wake` releases permits to another waiter, that
-        /// waiter becomes complete and is woken after `wake` has returned (core/executor.hpp).
+        /// `wake` may acquire and release permits, and cancel other waiters. Before `wake` destroys
+        /// another waiter, it must cancel that waiter. If `wake` releases permits to another
+        /// waiter, that waiter becomes complete and is woken after `wake` has returned
+        /// (core/executor.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after
         /// is_complete() returns true.
         waiter(std::ptrdiff_t amount, waker wake) noexcept : node_(amount, wake) {}
@@ -295,8 +297,8 @@ public:
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
     /// the call does not block, and the waker of `w` does not run.
     /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile. The wakers
-    /// of two releases on two threads do not cancel each other's waiters: the two threads could
-    /// wait for each other.
+    /// of two releases on two threads do not cancel each other's waiters, because then the two
+    /// threads could wait for each other.
     bool cancel_acquire(waiter& w) noexcept {
         if (!is_valid(w.node_.amount())) {
             return true;

@@ -205,7 +205,7 @@ private:
 ///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
 /// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
-/// unlock(), each of these with _shared, and unlock_and_lock_shared().
+/// unlock(), each of these also with _shared in the name, and unlock_and_lock_shared().
 template <class Platform>
 class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {
     using queue = detail::basic_permit_queue<Platform>;

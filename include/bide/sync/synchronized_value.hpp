@@ -87,7 +87,7 @@ public:
     }
 
     /// Locks the mutex as lock() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is access to the value.
+    /// Returns: an operation for co_await; its result is access to the value.
     auto async_lock()
         requires requires(Mutex& m) { m.async_lock(); }
     {

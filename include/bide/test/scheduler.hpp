@@ -133,7 +133,7 @@ struct clock : std::chrono::steady_clock {
 
 /// The calendar of a simulation. On a thread with a test::scheduler, now() returns the time of
 /// `clock`, counted from 1970. On other threads, it returns the time of std::chrono::system_clock.
-/// A simulation begins on 15 December 2039, which is later than any real time.
+/// A simulation begins on 15 December 2039, which is later than the time of any real clock.
 struct system_clock : std::chrono::system_clock {
     /// Returns the time.
     static time_point now() noexcept {

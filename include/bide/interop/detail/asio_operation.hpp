@@ -330,7 +330,7 @@ template <class Asio, class V, class R> struct asio_operation_signature {
 };
 
 // The signature of the handler of a task whose value is a V: void(std::exception_ptr, value). If V
-// has no default constructor, the value is optional.
+// has no default constructor, the value is passed as a std::optional<V>.
 template <class V> struct asio_task_signature {
     static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
     using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
@@ -676,8 +676,8 @@ private:
     std::shared_ptr<reply> to_;
 };
 
-// Returns the executor of the object of an operation, such as a socket. A cancellation is requested
-// on that executor. If the operation names no executor, returns nullptr.
+// Returns the executor of the object, such as a socket, that an operation uses. A cancellation is
+// requested on that executor. If the operation names no executor, returns nullptr.
 template <class Initiation> auto asio_object_executor(const Initiation& how) noexcept {
     if constexpr (requires { how.get_executor(); }) {
         return how.get_executor();

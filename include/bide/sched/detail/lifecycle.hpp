@@ -50,8 +50,8 @@ public:
     class external_call {
     public:
         explicit external_call(basic_lifecycle& of) noexcept : external_calls_(of.external_calls_) {
-            // Order: relaxed; this count comes before the push of the runnable. The scheduler is
-            // destroyed only after that runnable was seen.
+            // Order: relaxed; this count comes before the push of a runnable. The scheduler is
+            // destroyed only after it has seen the runnable, and so this count.
             external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
         external_call& operator=(external_call&&) = delete;

@@ -315,8 +315,8 @@ private:
     using lock = lock_bits<Platform, std::uint32_t>;
     using guard = typename lock::guard;
 
-    // A worker and its own thread. The object is also a runnable: a thread for blocking tasks that
-    // runs it becomes a substitute for that worker.
+    // A worker and its own thread. The object is also a runnable: if a thread for blocking tasks
+    // runs it, that thread runs the worker in place of `thread`.
     struct own_thread : runnable, basic_task_links<Platform, own_thread> {
         BIDE_COLD own_thread(basic_worker_threads& of, worker& which) noexcept
             : all(of), mine(which) {

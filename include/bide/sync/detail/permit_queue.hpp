@@ -19,7 +19,7 @@
 //     0      0      n    n permits are free, no waiter
 //     1      0      n    no permit is free, n > 0 waiters; while the lock is free, all are linked
 //     0      1      n    closed; n permits are free, but every acquire fails; no waiter
-//     1      1           never: close() fails every waiter, and later no waiter is queued
+//     1      1           never: close() ends every wait, and later no waiter is queued
 //
 // Why no wakeup is lost: suppose that a waiter read the count in one step and entered the queue in
 // a second step. A release between the two steps would see no waiter, and the waiter would miss the
@@ -154,8 +154,9 @@ public:
     // while there are no waiters, and gives them back before the first writer waits.
     // biased_shared_mutex.hpp defines these three functions.
     //
-    // If n permits are free, there are no waiters and wanted() returns true, takes n permits and
-    // calls open(), under the lock of the queue. Requires: the caller has a permit.
+    // Takes n permits and calls open(), under the lock of the queue. Does nothing if fewer permits
+    // are free, if there are waiters, or if wanted() returns false. Requires: the caller has a
+    // permit.
     template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
     // Calls the argument `recall` under the lock of the queue. The argument returns the number of
     // permits that come back, zero if there was no loan. These permits become free.

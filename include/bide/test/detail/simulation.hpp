@@ -176,9 +176,9 @@ public:
     }
 
     // Makes steps until is_over() returns true, or until no step is possible up to the time
-    // `until`. In the second case, also sets the clock to `until`, but not to never_ns. Returns the
-    // last result of is_over(). Terminates with a message if the caller is not the owner, or is a
-    // task.
+    // `until`. In the second case, also sets the clock to `until`, unless that is never_ns. Returns
+    // the last result of is_over(). Terminates with a message if the caller is not the owner, or is
+    // a task.
     // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over) {
         if (!is_owner() || in_step_) {
@@ -216,8 +216,8 @@ public:
     bide::detail::seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
-    // The task that was spawned last becomes the main task. fault_options::cancel does not cancel the
-    // main task, unless fault_options::may_cancel allows that.
+    // The task that was spawned last becomes the main task. fault_options::cancel does not cancel
+    // the main task, unless fault_options::may_cancel allows that.
     void set_main() noexcept { main_ = tasks_.last(); }
 
     // Terminates with a message that has `why`, the task that runs, the report and the last steps.
@@ -248,9 +248,9 @@ public:
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
-    // Called when the owner is about to sleep. If a task or a hook runs, terminates the program.
-    // Otherwise runs the simulation until is_over() returns true, or until no step is possible up
-    // to the time `until`.
+    // Called when the owner is about to sleep. If a task or a function of the options runs,
+    // terminates the program. Otherwise runs the simulation until is_over() returns true, or until
+    // no step is possible up to the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
         if (in_step_) {
             blocks();
@@ -384,7 +384,7 @@ private:
         return true;
     }
 
-    // Makes steps like run(), but never throws. If a task throws, the next run() throws the
+    // Makes steps as run() does, but never throws. If a task throws, the next run() throws the
     // exception. The limits of the options may be reached already, so a separate limit of steps
     // applies here. If that limit is reached, terminates the program.
     template <class IsOver> bool run_or_die(std::int64_t until, IsOver&& is_over) noexcept {

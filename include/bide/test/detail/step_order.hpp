@@ -75,9 +75,9 @@ public:
                    : static_cast<unsigned>(std::countr_zero(random_.bits() | longest_run));
     }
 
-    // Returns a place from 0 to `count` - 1. priority(i) returns a pointer to the priority of the
-    // place i, which this function may lower. If that pointer is nullptr, the place has no
-    // priority.
+    // Chooses one of `count` runnables and timers, and returns its index. priority(i) returns a
+    // pointer to the priority at index i, which this function may lower. If that pointer is
+    // nullptr, there is no priority at index i.
     template <class Priority>
     std::size_t choose(std::uint64_t step, std::size_t count, Priority&& priority) {
         if (kind_ == task_order::random) {
