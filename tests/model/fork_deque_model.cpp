@@ -238,6 +238,39 @@ TEST_CASE("fork_deque: each job is run once, also if a thief publishes it") {
             join(d, all[i]);
         }
     });
+    // The owner's pushes look only if they see the request in time.
+    model::check("a push that may not look", [] {
+        deque<4> d;
+        job all[3];
+        {
+            d.push(all[0]);
+            d.push(all[1]);
+            model::thread thief([&] {
+                d.publish_all();
+                steal_some(d, 3);
+            });
+            d.push(all[2]);
+        }
+        join_all(d, all);
+    });
+    model::check("two pushes and a pop that may not look", [] {
+        deque<4> d;
+        job all[4];
+        {
+            d.push(all[0]);
+            d.push(all[1]);
+            model::thread thief([&] {
+                d.publish_all();
+                steal_some(d, 3);
+            });
+            d.push(all[2]);
+            d.push(all[3]);
+            join(d, all[3]);
+        }
+        for (std::size_t i = 3; i-- > 0;) {
+            join(d, all[i]);
+        }
+    });
     model::check("an owner that is busy", [] {
         deque<4> d;
         job all[4];
@@ -252,6 +285,32 @@ TEST_CASE("fork_deque: each job is run once, also if a thief publishes it") {
             });
         }
         MODEL_REQUIRE(all[2].runs == 1 && all[3].runs == 1);
+    });
+}
+
+TEST_CASE("fork_deque: each job is run once, also if a thief publishes twice") {
+    // The first push finds its job published. The later push and the pop may not look.
+    model::check("a thief publishes twice", [] {
+        deque<8> d;
+        job all[5];
+        for (std::size_t i = 0; i < 3; ++i) {
+            d.push(all[i]);
+        }
+        steal(d);
+        steal(d);
+        {
+            model::thread thief([&] {
+                if (d.publish_all() && d.publish_all()) {
+                    steal_some(d, 3);
+                }
+            });
+            d.push(all[3]);
+            d.push(all[4]);
+            join(d, all[4]);
+        }
+        for (std::size_t i = 4; i-- > 0;) {
+            join(d, all[i]);
+        }
     });
 }
 
@@ -346,6 +405,27 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
         {
             model::thread forking([&] {
                 MODEL_REQUIRE(d.push(j));
+                woken = i.wake_one();
+            });
+            i.announce(0, false, false);
+            if (!d.is_empty_to_thieves() && i.retract(0)) {
+                return;
+            }
+        }
+        MODEL_REQUIRE(woken == 0);
+    });
+    // Two public jobs were stolen: one is private.
+    model::check_weak("a thief publishes", [] {
+        idle i(2);
+        deque<4> d;
+        job all[3];
+        push_all(d, all);
+        steal(d);
+        steal(d);
+        unsigned woken = none;
+        {
+            model::thread thief([&] {
+                MODEL_REQUIRE(d.publish_all());
                 woken = i.wake_one();
             });
             i.announce(0, false, false);

@@ -229,6 +229,29 @@ TEST_CASE("fork_join: a worker that goes to sleep finds a forked arm") {
     model::check("forked beside a worker, on an older lane", [] { forked_beside(false, false); });
 }
 
+// A worker that goes to sleep sees the lanes, or is seen by the thread that has found or made them.
+void lanes_made_by_two() {
+    no_substitute owner;
+    pool all(owner, {2, true, nullptr, 0});
+    unsigned woken = all.idle().none;
+    {
+        model::thread other([&] { lanes_of(all); });
+        model::thread forking([&] {
+            lanes_of(all);
+            woken = all.idle().wake_one();
+        });
+        all.idle().announce(0, false, false);
+        if (all.arms() != nullptr && all.idle().retract(0)) {
+            return;
+        }
+    }
+    MODEL_REQUIRE(woken == 0);
+}
+
+TEST_CASE("fork_join: a worker that goes to sleep sees lanes that two threads make") {
+    model::check("lanes made by two beside a worker", lanes_made_by_two);
+}
+
 // The two public arms are stolen, and the owner is busy with something else.
 void hidden_by_owner() {
     no_substitute owner;

@@ -64,6 +64,28 @@ void in_two_chunks() {
     MODEL_REQUIRE(users_of(t, 0) == 2 && users_of(t, 2) == 1 && users_of(t, 3) == 1);
 }
 
+// A thread writes a flag and visits all objects. Another finds or makes an object, which a third
+// may make, too, and then reads the flag.
+void visited_or_flagged(bool third_makes) {
+    table t;
+    platform::atomic<bool> flag{false};
+    bool is_flagged = false;
+    bool is_visited = false;
+    {
+        model::thread user([&] {
+            use(t.make(0));
+            is_flagged = flag.load(std::memory_order_seq_cst);
+        });
+        std::unique_ptr<model::thread> third;
+        if (third_makes) {
+            third = std::make_unique<model::thread>([&] { use(t.make(0)); });
+        }
+        flag.store(true, std::memory_order_seq_cst);
+        t.each([&](object&) { is_visited = true; });
+    }
+    MODEL_REQUIRE(is_visited || is_flagged);
+}
+
 } // namespace
 
 TEST_CASE("growing_table: threads that make one object at a time get the same") {
@@ -72,4 +94,9 @@ TEST_CASE("growing_table: threads that make one object at a time get the same") 
     model::check("three make, one of them finds", [] { made_by(3, 0); });
     model::check("two chunks", in_two_chunks);
     CHECK(model::outcomes({}, [] { made_by(2, 0); }) == "found not");
+}
+
+TEST_CASE("growing_table: an object is visited, or its finder or maker sees the flag") {
+    model::check("made beside a visit", [] { visited_or_flagged(false); });
+    model::check("made by two beside a visit", [] { visited_or_flagged(true); });
 }

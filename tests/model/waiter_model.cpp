@@ -382,6 +382,66 @@ TEST_CASE("waiter: a stop before, during or after the wait ends it once") {
     model::check("stop against queueing and grant", body(true));
 }
 
+TEST_CASE("waiter: a wait in no queue is ended once, before it has begun or after") {
+    model::check("begun alone, ended", [] {
+        waiter w;
+        var<int> data{0};
+        var<int> done{0};
+        model::thread ending([&] {
+            done = 1;
+            if (w.end_alone(wait_status::stopped)) {
+                MODEL_REQUIRE(data == 1);
+            }
+        });
+        data = 1;
+        if (!w.begin_alone()) {
+            MODEL_REQUIRE(done == 1 && w.outcome() == wait_status::stopped);
+        }
+        ending.join();
+        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
+    });
+    model::check("begun alone, ended by two", [] {
+        waiter w;
+        bool by_other = false;
+        const bool begun = w.begin_alone();
+        model::thread other([&] { by_other = w.end_alone(wait_status::stopped); });
+        const bool by_me = w.end_alone(wait_status::timed_out);
+        other.join();
+        MODEL_REQUIRE(begun && by_me != by_other);
+        MODEL_REQUIRE(w.outcome() == (by_me ? wait_status::timed_out : wait_status::stopped));
+    });
+}
+
+// The owner waits for all cases with one waiter.
+struct owned_choice : bide::basic_choice<platform> {
+    owned_choice() noexcept : basic_choice(&main_of) {}
+    static waiter* main_of(basic_choice& of) noexcept {
+        return &static_cast<owned_choice&>(of).main;
+    }
+    waiter main;
+};
+
+TEST_CASE("waiter: a case of a choice is published with other waits, and then its owner") {
+    model::check("a case and a waker of one list", [] {
+        owned_choice c;
+        waiter selected;
+        var<int> calls{0};
+        waiter beside(1, counts(calls));
+        selected.contest(c);
+        bide::basic_wake_list<platform> list;
+        list.push(selected);
+        list.push(beside);
+        var<int> done{0};
+        model::thread publisher(
+            model::after_writing(done, [&] { list.publish(wait_status::granted); }));
+        if (selected.is_complete()) {
+            MODEL_REQUIRE(done == 1);
+        }
+        MODEL_REQUIRE(c.main.park(deadline::never()));
+        MODEL_REQUIRE(selected.outcome() == wait_status::granted && done == 1);
+    });
+}
+
 TEST_CASE("waiter: a list is published in order, and each node may be destroyed at once") {
     model::check("two of one list", [] {
         bide::basic_waiter_queue<platform> queue;

@@ -203,8 +203,8 @@ public:
 
     /// Returns whether the outcome is published or announced. The primitive may then be gone.
     bool is_decided() const noexcept {
-        // Order: acquire [waiter.outcome]; the reader sees what the publisher did before.
-        return state_.load(std::memory_order_acquire) > wait_status::parked;
+        // Order: relaxed; a caller that needs what the publisher did reads outcome(), too.
+        return state_.load(std::memory_order_relaxed) > wait_status::parked;
     }
 
     /// Returns whether a release on this thread has announced the wait and not run its waker yet.
@@ -294,9 +294,9 @@ public:
     /// Returns: false if the wait was ended already; then outcome() returns its outcome.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;
-        // Order: acq_rel [waiter.alone]; release: the thread that ends the wait sees the node.
-        // Acquire, also on failure: the owner sees what that thread did.
-        return state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_acq_rel,
+        // Order: release [waiter.alone]; the thread that ends the wait sees the node. Failure:
+        // acquire; the owner sees what that thread did.
+        return state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_release,
                                               std::memory_order_acquire);
     }
 

@@ -164,8 +164,8 @@ public:
     /// Removes the youngest job, which is at depth `at` and was stolen.
     /// Requires: the end of the job happens before this call. at + 1 == depth().
     void reset(depth_type at) noexcept {
-        // Order: release [fork_deque.bottom]; as in push().
-        bottom_.store(at, std::memory_order_release);
+        // Order: relaxed; all older jobs were stolen, so this bottom publishes none.
+        bottom_.store(at, std::memory_order_relaxed);
         // The present limit is still valid, because it is at least two above this depth. Either a
         // thief took the last public job and wrote `requested`, or the owner took back the last
         // public job and set the limit.
@@ -323,8 +323,8 @@ private:
             const depth_type top = top_of(seen);
             const depth_type split = split_of(seen);
             if (top == split) {
-                // Order: release [fork_deque.bottom]; as in push().
-                bottom_.store(at + 1, std::memory_order_release);
+                // Order: relaxed; as in reset().
+                bottom_.store(at + 1, std::memory_order_relaxed);
                 return fork_pop::stolen;
             }
             // Takes back half of the public jobs. If fewer than `wanted` jobs would stay public,
@@ -356,10 +356,10 @@ private:
 
     // Keeps the thief that is in publish_all() from moving split. Returns the newest range.
     BIDE_COLD word take_over() noexcept {
-        // Order: acq_rel [fork_deque.publishing]; sees the split that a thief has moved. If a thief
-        // sets its bit after this step, its request comes after all earlier writes of the limit by
-        // the owner.
-        return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
+        // Order: release [fork_deque.publishing]; if a thief sets its bit after this step, its
+        // request comes after all earlier writes of the limit by the owner. No acquire: what the
+        // owner needs of a thief that has moved split is the split, which is in this word.
+        return range_.fetch_and(~publishing, std::memory_order_release) & ~publishing;
     }
 
     // Returns the range, for an owner that looks. Keeps a thief in publish_all() from moving split.
