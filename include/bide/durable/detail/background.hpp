@@ -615,9 +615,8 @@ struct native_watch_system {
 //                         waiters that the others do not notify of every change that concerns
 //                         them (is_told() in record.hpp), for example in another container
 //
-// A waiter that is notified polls seldom. No waiter misses such a change after its last read. A
-// reader is a contender that reads the record. To arm a descriptor means that the lease monitor
-// signals once when it is readable. The steps:
+// A waiter that is notified polls seldom. No waiter misses such a change after its last read. To
+// arm a descriptor means that the lease monitor signals once when it is readable. The steps:
 //
 //   reader:   drain    if the descriptor is readable: clears it, and signals unless
 //                      there was a signal since the descriptors were last armed
@@ -788,14 +787,15 @@ private:
     }
 
     // Opens a descriptor, so that the end of the process `it` is signalled, unless it is this
-    // process. If it has ended, signals. Returns false if that is not possible.
+    // process. If it has ended, signals once. Returns false if it has, or if that is not possible.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;
         }
         const auto known = find(processes_, it);
         if (known != processes_.end()) {
-            return known->is_followed = true;
+            known->is_followed = true;
+            return runs(it);
         }
         if (processes_.size() == most_processes) {
             return false;
@@ -808,7 +808,7 @@ private:
             signal_->signal();
         }
         processes_.push_back({it, std::move(end)});
-        return true;
+        return processes_.back().end != nullptr;
     }
 
     const std::shared_ptr<signal> signal_;
