@@ -36,7 +36,7 @@ if(apt_get AND dpkg_query)
     foreach(
         package IN ITEMS
         g++ make ninja-build catch2 nlohmann-json3-dev libasio-dev liburing-dev
-        libsqlite3-dev libpq-dev libhiredis-dev libssl-dev libcurl4-openssl-dev
+        libsqlite3-dev libpq-dev libhiredis-dev libcurl4-openssl-dev
     )
         execute_process(
             COMMAND ${dpkg_query} --show --showformat "\${db:Status-Status}" ${package}

@@ -25,6 +25,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #endif
+#if defined(__linux__)
+#include <sys/inotify.h>
+#endif
 
 namespace test {
 
@@ -831,7 +834,7 @@ public:
         S s = store_.open();
         S other = store_.open();
         auto mine = s.be_present(); // before there is a value
-        const auto another = other.be_present();
+        auto another = other.be_present();
         if (!expect(mine && another, "be_present() fails")) {
             return;
         }
@@ -880,6 +883,19 @@ public:
         expect_none(heir.reports());
         expect_present(bide::presence::no, "after all have closed it");
         expect(s.is_present((*another)->mark()) == bide::presence::yes, "another's mark is gone");
+#if defined(__linux__)
+        const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+        const auto is_told = [events] {
+            char some[4096];
+            return ::read(events, some, sizeof some) > 0;
+        };
+        expect(s.watch(events) && load(s).value == "x" && !is_told(), "a watch reports a load");
+        store_to(other, load(s).version, "y", "beside a watch");
+        expect(is_told() && !is_told(), "a watch does not report a change");
+        another->reset();
+        expect(is_told(), "a watch does not report the end of a mark");
+        ::close(events);
+#endif
     }
 
 private:

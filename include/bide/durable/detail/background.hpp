@@ -615,9 +615,8 @@ struct native_watch_system {
 //                         waiters that the other two do not notify of every change that concerns
 //                         them (is_told() in record.hpp), for example in another container
 //
-// A waiter that is notified polls seldom. So it must not miss a change after its last read. A
-// reader is a contender that reads the record. To arm a descriptor means that the lease monitor
-// signals once when it is readable. The steps:
+// A waiter that is notified polls seldom. So it must not miss a change after its last read. To arm
+// a descriptor means that the lease monitor signals once when it is readable. The steps:
 //
 //   reader:   drain    if the descriptor is readable: clears it, and signals unless
 //                      there was a signal since the descriptors were last armed
@@ -625,11 +624,9 @@ struct native_watch_system {
 //             follow   arms the descriptor
 //   monitor:           if the descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptors. The monitor does not signal for one that a reader cleared. So
-// the reader signals: the change may have granted another waiter its permits. If there was a signal
-// after the descriptors were last armed, it woke all waiters. None of them waits again yet, because
-// a waiter arms the descriptor before it waits.
-//
+// All waiters share the descriptors. If a reader clears one, the monitor does not signal. So the
+// reader signals: the change may have granted another waiter its permits. If there was a signal
+// since the descriptors were last armed, all waiters are awake and read the record before they wait.
 // A process may end after a reader has judged that it runs, and before follow() opens its
 // descriptor. Then follow() signals, and the reader reads again.
 //
@@ -787,15 +784,16 @@ private:
         return System::monitor().add(fd, signal_) ? std::move(made) : nullptr;
     }
 
-    // Opens a descriptor, so that the end of another process is signalled. If that process has
-    // ended already, signals at once. Returns false if its end cannot be noticed.
+    // Opens a descriptor, so that the end of the process `it` is signalled, unless it is this
+    // process. If it has ended, signals once. Returns false if it has, or if that is not possible.
     bool follow(const durable::origin& it, const durable::origin& here) {
         if (durable::can_look_up(it, here) && it.pid == here.pid) {
             return true;
         }
         const auto known = find(processes_, it);
         if (known != processes_.end()) {
-            return known->is_followed = true;
+            known->is_followed = true;
+            return runs(it);
         }
         if (processes_.size() == most_processes) {
             return false;
@@ -808,7 +806,7 @@ private:
             signal_->signal();
         }
         processes_.push_back({it, std::move(end)});
-        return true;
+        return processes_.back().end != nullptr;
     }
 
     const std::shared_ptr<signal> signal_;

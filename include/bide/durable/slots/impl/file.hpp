@@ -35,10 +35,6 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
 
-#if defined(__linux__)
-#include <sys/inotify.h>
-#endif
-
 namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
@@ -202,13 +198,7 @@ public:
     presence is_present(std::int64_t mark) const override {
         return presence_file::is_present(lock_path_, mark);
     }
-#if defined(__linux__)
-    // A writer stores the synced version in the lock file. The marks are locks on that file. The
-    // system reports the end of a mark just before it drops the lock.
-    bool watch(int inotify) const override {
-        return ::inotify_add_watch(inotify, lock_path_.c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
-    }
-#endif
+    bool watch(int inotify) const override { return presence_file::watch(lock_path_, inotify); }
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
         // F_OFD_GETLK does not report the lock of the open file that asks.
         return presence_file::ask(descriptor, mark) == presence::no &&

@@ -6,9 +6,9 @@
 //
 //   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
 //
-// A change locks the database, reads the row, stores the next version, and commits. The first
-// version is the time in nanoseconds since 1970. So the versions of a row that was deleted and made
-// again do not repeat, unless the clock was set back meanwhile.
+// The first version of a row is the time in nanoseconds since 1970. So the versions of a row that
+// was deleted and made again do not repeat, unless the clock was set back meanwhile.
+//
 
 #include <bide/durable/record.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
@@ -310,6 +310,9 @@ public:
     }
     presence is_present(std::int64_t mark) const override {
         return presence_file::is_present(sqlite_version_file::path_of(path_), mark);
+    }
+    bool watch(int inotify) const override {
+        return presence_file::watch(sqlite_version_file::path_of(path_), inotify);
     }
 
 private:

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #if defined(__linux__)
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -497,6 +498,16 @@ struct presence_file {
                                                                          : presence::unknown;
         }
         return io.is_reliable(file.get()) ? ask(file.get(), mark) : presence::unknown;
+    }
+
+    // See slot::watch(). Each change of a slot writes into the file with its marks. When the system
+    // reports the close of a mark, it is just about to drop the lock.
+    static bool watch([[maybe_unused]] const std::string& path, [[maybe_unused]] int inotify) {
+#if defined(__linux__)
+        return ::inotify_add_watch(inotify, path.c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
+#else
+        return false;
+#endif
     }
 
     // Asks if an open file description other than that of `fd` has the mark.
