@@ -40,12 +40,12 @@ BUDGETS = {
     "channel/channel.hpp": (20, 3890, 113),
     "channel/select.hpp": (26, 5340, 129),
     "task/task.hpp": (27, 5380, 125),
-    "sched/scheduler.hpp": (47, 9520, 206),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6800, 184),
-    "parallel/fork_join.hpp": (53, 10730, 215),
-    "parallel/parallel_for.hpp": (54, 11140, 217),
-    "bide.hpp": (98, 19380, 243),
-    "bide.hpp BIDE_COMPILED": (87, 16370, 219),
+    "sched/scheduler.hpp": (47, 9550, 206),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6810, 184),
+    "parallel/fork_join.hpp": (53, 10760, 215),
+    "parallel/parallel_for.hpp": (54, 11160, 217),
+    "bide.hpp": (98, 19410, 243),
+    "bide.hpp BIDE_COMPILED": (87, 16380, 219),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
