@@ -198,8 +198,8 @@ private:
         return static_cast<Stamp>(at < capacity_ ? position + n : lap + (at - capacity_));
     }
 
-    // Pauses after a failed CAS, each time four times as long, and at most 256 times: 3 us, or 11 on
-    // some processors. Returns the new value of `failed`. Of n threads, one succeeds while the
+    // Pauses after a failed CAS, each time four times as long, and at most 256 times: 3 us, or 11
+    // on some processors. Returns the new value of `failed`. Of n threads, one succeeds while the
     // others fail, and each failure takes the cache line from the thread that succeeds next. So the
     // pauses have to be long. With a higher limit, a short burst of a few threads takes longer.
     static int make_way(int failed) noexcept {

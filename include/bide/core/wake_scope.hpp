@@ -29,8 +29,8 @@
 // scope also posts the coroutines that these wakers make runnable. Before a thread blocks, it runs
 // the wakers that its releases have collected.
 //
-// If the innermost scope posts its list, the runnables and the wakers of the scopes around it are
-// not handed over. Suppose that a waker in such a scope posts a coroutine, that the executor
+// If a thread blocks in a scope that posts its list, the runnables and the wakers of the scopes
+// around it stay with the thread. Suppose that a waker in such a scope posts a coroutine, that the executor
 // resumes the coroutine inside post(), and that the coroutine blocks. Then the runnables of the
 // outer scopes have to wait.
 
@@ -190,10 +190,10 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope that posts its runnables, for a caller that knows no executor. The last call
-    /// of run() (below) with an `if_blocked` on this thread decides: the executor that this
-    /// `if_blocked` returns takes the runnables. If it returns no executor, the program terminates.
-    /// If there was no such call, the scope runs its runnables on this thread.
+    /// Opens a scope that posts its runnables, for a caller that knows no executor. The executor
+    /// that `if_blocked()` returns takes them. `if_blocked` is the latest argument of that name
+    /// that this thread has passed to run() (below). If it returns no executor, the program
+    /// terminates. If there was no such call, the scope runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;
@@ -306,8 +306,8 @@ namespace detail {
 
 // A chain of coroutines that has paused. `forked` contains the runnables that the chain has offered
 // to other workers, by fork(), and that no worker has taken. `pauses` counts how often in a row the
-// chain has paused before this pause. After a pause that has queued a forked runnable, the count
-// begins again at 0.
+// chain has paused before this pause. If pause() (below) queues a forked runnable, it sets the
+// count to 0.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;

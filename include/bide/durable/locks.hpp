@@ -87,7 +87,7 @@ public:
     /// Renews the lease: it begins again now.
     /// Returns: durable_errc::lock_lost, or the error of the store. After the latter, the caller
     /// may try again while is_held().
-    /// Blocks: for the store, which a guard of async_acquire() calls on a store thread.
+    /// Blocks: for the store. A guard of async_acquire() calls it by a store thread.
     result<void, std::error_code> renew();
 
     /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
@@ -110,8 +110,7 @@ public:
     /// Requires: this process does not close the descriptor.
     int descriptor() const noexcept;
 
-    /// Leaves an inheritable grant to children that have the descriptor. The guard holds nothing
-    /// then.
+    /// Leaves an inheritable grant to children that have the descriptor. The guard is empty then.
     /// Returns: true if a child has the descriptor open, or may have it open; false if the permits
     /// were released because no process has it open; errors as release().
     /// Blocks: as renew().

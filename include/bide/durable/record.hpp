@@ -36,7 +36,7 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //     it, the compare-and-swap that stores the observation fails. A renewal or refresh of the entry
 //     removes the observation, or makes it void: see stored_observation::moves.
 //   - If an entry has eight observations, each of another boot, a further one replaces one that a
-//     hash of the time selects. So the oldest one, the first to show the expiry, is often kept.
+//     hash of the time selects. The oldest, the first to show the expiry, stays in 7 cases of 8.
 
 namespace detail {
 
@@ -626,8 +626,7 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     for (const holder& h : r.holders) {
         lease_ms = std::max(lease_ms, h.lease_ms);
     }
-    // Each contender that finds the record makes this nonce, and a token not less than the lost
-    // one.
+    // Each contender that finds the record makes this nonce, and a token of at least the lost one.
     const contender unknown{.holder_id = "of a record that was damaged",
                             .nonce = "lost-" + std::to_string(before),
                             .weight = r.permits,

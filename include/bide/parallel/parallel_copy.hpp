@@ -191,7 +191,7 @@ private:
         }
     }
 
-    // Copies the kept elements of a block. `behind` is the number of kept elements before the next
+    // Copies the kept elements of a block. `behind` counts the kept elements up to the end of this
     // block.
     void copy(std::uint64_t at, const unsigned char* is_kept, const block& from,
               std::uint64_t behind) {

@@ -252,7 +252,7 @@ private:
     // not into arms that are expected to take less than `arm_time`. A fork of an arm that is
     // expected to take less than `brief_arm_time` wakes no worker. Until the time of an element is
     // known, any fork may wake a worker. A loop that is expected to take at most `longest_brief_ns`
-    // first runs without a fork-join. (That limit is about ten times the cost of entering a
+    // begins without a fork-join. (That limit is about ten times the cost of entering a
     // fork-join.)
     static constexpr std::int64_t arm_time = 64'000;
     static constexpr std::int64_t brief_arm_time = 32'000;

@@ -170,7 +170,7 @@ private:
             }
             // Order: acquire [barrier.phase]; as in has_passed().
             const word seen = word_.load(std::memory_order_acquire);
-            pauses = seen / one / 2;
+            pauses = seen / one < 128 ? seen / one / 2 : 64;
             return phase_of(seen) != p;
         };
         return basic_spin<Platform>::until(passed) ||

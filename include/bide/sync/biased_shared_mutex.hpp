@@ -52,7 +52,7 @@ template <class Platform>
 template <class Recall>
 auto basic_permit_queue<Platform>::recalled(Recall& recall) noexcept -> word {
     const word back = recall() * one;
-    // While there is a loan, there are no waiters, so the count is that of the free permits.
+    // If `back` is not zero, there was a loan, and so no waiter: the word counts free permits.
     // Order: release, for two reasons. (1) [permit.release]; the caller that takes these permits
     // sees what was done before they came back. (2) [lock_bits.release]; recall() accessed data
     // under the lock. The next CAS of link() (detail/permit_queue.hpp) may release the lock, and

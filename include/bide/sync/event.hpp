@@ -10,8 +10,8 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// A flag that threads and coroutines wait for. set() lets every waiter through, and every later
 /// wait, until reset(). If set() lets a waiter through, a later reset() does not change that. A
-/// thread spins for up to 20 us before it becomes a waiter. If set() and reset() come within that
-/// time, the thread may see neither, and then waits for the next set().
+/// thread spins, for about 20 us, before it becomes a waiter. If set() and reset() both come before
+/// that, the thread may see neither, and then waits for the next set().
 ///
 /// Memory order: what happens before set() happens before the return of each later reset(), and of
 /// each wait that this set() lets through. This also holds if the event was set already. Suppose

@@ -46,8 +46,8 @@
 // executor nor the context of the consumer. After the wait has begun, other code may run the
 // producer, on any thread. So when the producer yields after that, it checks whether its latest
 // call is the innermost one of this thread. If it is, the producer ends the call. If not, it
-// transfers control to the consumer. The consumer may itself be a producer, and the wait of its own
-// consumer may be pending. Then that outer wait begins first.
+// transfers control to the consumer. If the consumer is itself a producer, and the wait of its own
+// consumer is pending, that outer wait begins before the consumer's wait.
 //
 // At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
 // stack stays bounded.

@@ -692,8 +692,8 @@ template <detail::child_range R> auto when_all(R&& children) {
     return bide::when_all(detail::to_children(std::forward<R>(children)));
 }
 
-/// Rejects an argument that is neither a task nor a callable that returns a task, such as an
-/// operation.
+/// Rejects an argument, such as an operation, that is neither a task nor a callable that returns
+/// a task.
 template <class... Others>
     requires(!(detail::task_source<Others> && ...))
 task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
@@ -720,8 +720,8 @@ task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... childr
     co_return all.first();
 }
 
-/// Rejects an argument that is neither a task nor a callable that returns a task, such as an
-/// operation.
+/// Rejects an argument, such as an operation, that is neither a task nor a callable that returns
+/// a task.
 template <class... Others>
     requires(!(detail::task_source<Others> && ...))
 task<std::variant<detail::refused_child<Others>...>> when_any(Others...) {

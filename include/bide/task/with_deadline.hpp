@@ -20,10 +20,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The only child of a when_state (compose.hpp), and the timer of its deadline. If the parent is
-// destroyed, the destructor of this object first cancels the timer, and then destroys the frames of
-// the child, which are not in the parent's list of awaited frames. So the timer never cancels a
-// task that is being destroyed.
+// The only child of a when_state (compose.hpp), and the timer of its deadline. The frames of the
+// child are not in the parent's list of awaited frames. So if the parent is destroyed, the
+// destructor of this object destroys them, after it has cancelled the timer. So the timer never
+// cancels a task that is being destroyed.
 template <task_source S> class timed_child final : public task_child<S> {
     using platform = native_platform;
 

@@ -658,6 +658,9 @@ public:
     void open(std::int64_t mark) {
         told_ = signal_->count();
         if (can_bind(mark)) {
+            if (socket_ != nullptr) { // a message to it is lost
+                signal_->happened();
+            }
             mark_ = mark;
             socket_ = listen(System::wake_socket::open(mark));
         } else if (can_open(mark)) {
@@ -668,11 +671,11 @@ public:
     // Returns true if, as of the last follow(), this object is notified of every change that
     // concerns the waiters with this mark. Arms the file events if only they achieve that.
     bool hears(std::int64_t mark) {
-        if (!is_told(mark) && events_ != nullptr) {
+        const bool told = is_told(mark);
+        if (!told && events_ != nullptr) {
             System::monitor().rearm(*events_);
-            return true;
         }
-        return is_told(mark);
+        return told || events_ != nullptr;
     }
 
     // Returns true if the process certainly runs, by one system call; to read /proc takes five.
@@ -693,7 +696,7 @@ public:
             }
         }
         if (is_heard && !was_told) {
-            signal_->signal();
+            signal_->happened();
         }
     }
 
@@ -711,21 +714,21 @@ public:
             }
             return follows;
         };
-        waits_ = false;
-        is_told_ = true;
+        waits_ = is_told_ = false;
+        bool told = true;
         for (std::size_t i = 0; socket_ != nullptr && i != r.waiters.size(); ++i) {
             if (r.waiters[i].from.mark == mark_) {
                 const bool follows =
                     i == 0 ? follow_holders() : follow(r.waiters[i - 1].from, here);
-                is_told_ = durable::is_told(r, i) && follows && is_told_;
+                told = durable::is_told(r, i) && follows && told;
                 waits_ = true;
             }
         }
-        if (waits_ && !is_told_) {
+        if (waits_ && !told) {
             follow_holders();
             follow(r.waiters.front().from, here);
         }
-        is_told_ = is_told_ && waits_;
+        is_told_ = told && waits_;
         std::erase_if(processes_, [](const process& one) { return !one.is_followed; });
         if (waits_) {
             System::monitor().rearm(*socket_);
@@ -757,8 +760,7 @@ private:
     static constexpr std::size_t most_processes = 64;
 
     static auto find(auto& in, const durable::origin& it) noexcept {
-        return std::find_if(in.begin(), in.end(),
-                            [&](const process& one) { return one.from == it; });
+        return std::ranges::find(in, it, &process::from);
     }
 
     bool can_bind(std::int64_t mark) const noexcept {
@@ -803,7 +805,7 @@ private:
             if (!durable::is_gone(it, here)) {
                 return false;
             }
-            signal_->signal();
+            signal_->happened();
         }
         processes_.push_back({it, std::move(end)});
         return processes_.back().end != nullptr;

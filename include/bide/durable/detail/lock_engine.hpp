@@ -591,9 +591,7 @@ private:
             mine.note(view.record, changed);
             return changed;
         };
-        const auto wake = [&] {
-            std::for_each(concerned.begin(), concerned.end(), &wake_socket::wake);
-        };
+        const auto wake = [&] { std::ranges::for_each(concerned, &wake_socket::wake); };
         const std::error_code error =
             told(update_value(mine, until, options_.retry_time, begin, apply, wake));
         return error ? error : refused;

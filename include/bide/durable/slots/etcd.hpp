@@ -48,7 +48,7 @@ struct etcd_slot_options {
 /// A slot in a key of an etcd cluster.
 ///
 /// If no endpoint can be reached, the error is timed_out, storage_error or an error code of the
-/// operating system; explain() has libcurl's text. These errors last until an operator acts:
+/// operating system; explain() has libcurl's text. Other errors last until an operator acts:
 ///   - permission_denied: the cluster denies access, or one side rejects the other's certificate
 ///   - protocol_error: the answer is not from etcd's gateway, or is not TLS. (A server that
 ///     closes the connection without an answer is not recognised: connection_reset.)
@@ -60,8 +60,7 @@ struct etcd_slot_options {
 /// An operation tries one endpoint after the other until one answers. A child of fork() connects
 /// again and leaks one handle of libcurl. The first operation initialises libcurl. If the program
 /// uses libcurl elsewhere, and libcurl is older than 7.84, call curl_global_init() before the
-/// program starts threads. Sockets to etcd are close-on-exec; those by which libcurl wakes itself
-/// may not be.
+/// program starts threads. Sockets to etcd are close-on-exec; libcurl's own pairs may not be.
 /// Blocks: each operation for one round trip to the majority, at most `retry_time`.
 /// Throws: std::bad_alloc.
 class etcd_slot final : public detail::slot_handle {

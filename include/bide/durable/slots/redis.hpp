@@ -57,7 +57,7 @@ struct redis_slot_options {
 /// If the server cannot be reached, sends nothing or closes the connection, the error is timed_out
 /// or an error code of the operating system; if it is busy or loads its data,
 /// resource_unavailable_try_again; if the key holds a value that no slot has written,
-/// durable_errc::corrupt_record. These errors last until an operator acts:
+/// durable_errc::corrupt_record. Other errors last until an operator acts:
 /// - permission_denied: the server denies access, or one side rejects the other's certificate
 /// - protocol_error: the answer is not from Redis, or is not TLS
 /// - invalid_argument: there is no such database, or a file of certificates or keys cannot be read

@@ -306,7 +306,7 @@ template <class Asio, class V, class R> struct asio_operation_signature {
     static constexpr bool has_effects = false;
 
     // `aborted` is true if the slot of the handler has cancelled the operation.
-    // Throws: what the operation threw, other than an error code.
+    // Throws: the exception that `outcome` holds, if it holds one.
     static arguments made_of(kept_outcome<R>& outcome, bool aborted) {
         R got = outcome.take();
         if constexpr (!is_plain) {

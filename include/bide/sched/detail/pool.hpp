@@ -15,6 +15,7 @@
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
+//   the last lane     the next arm of the fork-join whose arm it has just run, for up to 100 us
 //   other workers     half of another worker's ring; if that ring is empty, the oldest child of a
 //                     when_all() that the other worker has forked and not started; at most half of
 //                     the workers search at a time
@@ -917,8 +918,8 @@ private:
         return &w.arm;
     }
 
-    // If the last job of `w` was an arm, takes the next arm of the same lane, without a search. At
-    // least every 100 us, a search comes first, which finds tasks of other workers.
+    // If the last job of `w` was an arm, takes the next arm of the same lane, without a search. If
+    // the last search was 100 us ago, a search comes first, which finds tasks of other workers.
     runnable* take_next_arm(worker& w) noexcept {
         if (!w.ran_arm) {
             return nullptr;

@@ -210,8 +210,9 @@ public:
                waits::until(*this, 1, end) == wait_status::granted;
     }
     result<void> wait(const typename Platform::stop_token& token) noexcept {
-        return result_of(is_open() || spin() ? wait_status::granted
-                                             : waits::until(*this, 1, token));
+        return result_of(is_open() || (!token.stop_requested() && spin())
+                             ? wait_status::granted
+                             : waits::until(*this, 1, token));
     }
     basic_async_op<void, Platform> async_wait() noexcept { return {passing{*this}}; }
 

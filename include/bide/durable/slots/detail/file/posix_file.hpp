@@ -504,7 +504,8 @@ struct presence_file {
     // reports the close of a mark, it is just about to drop the lock.
     static bool watch([[maybe_unused]] const std::string& path, [[maybe_unused]] int inotify) {
 #if defined(__linux__)
-        return ::inotify_add_watch(inotify, path.c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
+        return ::inotify_add_watch(inotify, path.c_str(),
+                                   IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVE_SELF) >= 0;
 #else
         return false;
 #endif

@@ -23,7 +23,8 @@ public:
             ::close(socket());
             static_cast<void>(handle_.release());
         }
-        handle_.reset();
+        // The clean-up may write to a connection that has ended.
+        without_sigpipe([this] { return std::exchange(handle_, nullptr) == nullptr; });
     }
 
 protected:
@@ -46,6 +47,7 @@ protected:
                set(CURLOPT_PROXY, "") && set(CURLOPT_TCP_KEEPALIVE, 1L) &&
                set(CURLOPT_SOCKOPTFUNCTION, &opened) && set(CURLOPT_SOCKOPTDATA, this) &&
                set(CURLOPT_ERRORBUFFER, static_cast<char*>(text_)) &&
+               set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2}) && // or later
                // The password of a key, so that OpenSSL does not ask for it on the terminal.
                set(CURLOPT_KEYPASSWD, "") && name(CURLOPT_CAINFO, tls.ca_file) &&
                name(CURLOPT_SSLCERT, tls.cert_file) && name(CURLOPT_SSLKEY, tls.key_file);

@@ -503,9 +503,9 @@ public:
     }
 
 private:
-    // Calls question() with a connection and `known`. While another transaction blocks the call,
-    // takes a connection again and repeats it, for at most half of the time. If `may_repeat` is
-    // true and the connection was lost, as an idle one may be, calls question() once more.
+    // Calls question() with a connection and `known`. If another transaction blocks the call, takes
+    // a connection and calls again, for at most half of `retry_time`. If `may_repeat` is true and
+    // the connection was lost, as an idle one may be, calls question() once more.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
         const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
