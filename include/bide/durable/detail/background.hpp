@@ -640,7 +640,7 @@ struct native_watch_system {
 // changer finds the waiter's mark in the record, and the socket exists. If the change comes before
 // the entry, the waiter's read sees the change.
 //
-// Thread safety: only a thread that holds the update lock (slot_part::turn) uses the object.
+// Thread safety: only a thread that holds the update lock (slot_part::update_lock) uses the object.
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;

@@ -5,7 +5,7 @@
 // Reads and changes the record of one lock, which lies in a slot:
 //
 //   update_value       updates the value of a slot once: load, change, compare-and-swap
-//   slot_part          what one process keeps for a slot, with the update lock: the mutex `turn`
+//   slot_part          what one process keeps for a slot, with its update lock
 //   process_part       what one process keeps for a lock: the record as last seen, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
@@ -53,8 +53,8 @@ struct slot_part {
 
     slot& of;
 
-    mutex turn;          // serves its waiters in the order of arrival
-    mutex state;         // may be locked with `turn` held, or without it
+    mutex update_lock;   // serves its waiters in the order of arrival
+    mutex state;         // may be locked with `update_lock` held, or without it
     std::string trouble; // under state
 };
 
@@ -80,10 +80,10 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
     const auto rest = [end_ns] {
         return std::chrono::nanoseconds(end_ns - native_platform::now());
     };
-    if (!mine.turn.try_lock_for(rest())) {
+    if (!mine.update_lock.try_lock_for(rest())) {
         return make_error_code(durable_errc::store_busy);
     }
-    const std::lock_guard turn(mine.turn, std::adopt_lock);
+    const std::lock_guard updates(mine.update_lock, std::adopt_lock);
     const auto section = blocking_section();
     begin();
     std::optional<slot_snapshot> known; // what the next try need not load
@@ -218,8 +218,8 @@ struct process_part final : slot_part, durable::process_knowledge {
             mine->leave();
             own_mark.reset();
         }
-        if (turn.try_lock()) {
-            const std::lock_guard held(turn, std::adopt_lock);
+        if (update_lock.try_lock()) {
+            const std::lock_guard held(update_lock, std::adopt_lock);
             watch.leave();
         }
     }
@@ -327,7 +327,7 @@ public:
             self.from.mark = of->mark();
         }
         acquired got;
-        bool is_true_unstored = false; // the outcome is valid even if nothing was stored
+        bool is_valid_unstored = false; // the outcome is valid even if nothing was stored
         const auto rule = [&](record_view& view, bool maybe_done) {
             durable::acquire_outcome& out = got.outcome;
             terms.first_fence = view.first_fence;
@@ -349,11 +349,11 @@ public:
             }
             const bool is_refused = out.status == durable::acquire_status::refused;
             const bool is_held = out.status == durable::acquire_status::waiting && !terms.enqueue;
-            is_true_unstored = !maybe_done && (is_refused || is_held);
+            is_valid_unstored = !maybe_done && (is_refused || is_held);
             return out.changed || (view.is_mended && !is_refused);
         };
         const std::error_code error = update(main_, what, until, rule, self.from.mark);
-        if (error && !is_true_unstored) {
+        if (error && !is_valid_unstored) {
             return unexpected{error};
         }
         if (got.outcome.status == durable::acquire_status::refused) {
@@ -458,7 +458,7 @@ public:
     // Returns false if the record can be read.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
         process_part& mine = main_.own();
-        const std::lock_guard turn(mine.turn);
+        const std::lock_guard updates(mine.update_lock);
         const auto section = blocking_section();
         const auto failed = [&](std::error_code why) { return told(mine.failed(why)); };
         const auto loaded = mine.of.load();
