@@ -326,7 +326,7 @@ private:
         }
 
         BIDE_COLD void run_own_worker() noexcept {
-            all.start_is_over_.wait();
+            all.start_is_over_.sleep_until_open();
             if (all.some_failed_) {
                 return;
             }

@@ -205,6 +205,12 @@ public:
     void shut() noexcept { word_.fetch_or(one, std::memory_order_acquire); }
 
     void wait() noexcept { wait_until(deadline::never()); }
+    // Waits as wait() does, without a spin: for many threads that wait for a long time.
+    void sleep_until_open() noexcept {
+        if (!is_open()) {
+            static_cast<void>(waits::until(*this, 1, deadline::never()));
+        }
+    }
     bool wait_until(deadline end) noexcept {
         return is_open() || (!end.is_poll() && spin()) ||
                waits::until(*this, 1, end) == wait_status::granted;
