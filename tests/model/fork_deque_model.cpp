@@ -38,6 +38,12 @@ template <class Deque> void steal_some(Deque& from, int attempts) noexcept {
     }
 }
 
+// Publishes what the owner keeps private, and steals up to `attempts` jobs.
+template <class Deque> void publish_and_steal(Deque& from, int attempts) noexcept {
+    from.publish_all();
+    steal_some(from, attempts);
+}
+
 // Two thieves, which try so often. Their end is waited for.
 template <class Deque> struct two_thieves {
     two_thieves(Deque& from, int attempts, int attempts_of_another)
@@ -67,10 +73,15 @@ template <class Deque> void join(Deque& mine, job& j, std::uint32_t wanted = 0) 
     MODEL_REQUIRE(mine.depth() == at);
 }
 
-template <class Deque, std::size_t N> void join_all(Deque& mine, job (&all)[N]) noexcept {
-    for (std::size_t i = N; i-- > 0;) {
-        join(mine, all[i]);
+// Joins the first `n` forks, the youngest first.
+template <class Deque, std::size_t N>
+void join_first(Deque& mine, job (&all)[N], std::size_t n) noexcept {
+    while (n-- > 0) {
+        join(mine, all[n]);
     }
+}
+template <class Deque, std::size_t N> void join_all(Deque& mine, job (&all)[N]) noexcept {
+    join_first(mine, all, N);
 }
 
 template <class Deque, std::size_t N> void push_all(Deque& mine, job (&all)[N]) {
@@ -201,10 +212,7 @@ auto hidden(bool forks, int steals, bool publishes_twice = false) {
         steal(d);
         steal(d);
         MODEL_REQUIRE(d.hides_jobs());
-        const auto publish = [&d, steals] {
-            d.publish_all();
-            steal_some(d, steals);
-        };
+        const auto publish = [&d, steals] { publish_and_steal(d, steals); };
         model::thread one(publish);
         std::unique_ptr<model::thread> another;
         if (publishes_twice) {
@@ -214,9 +222,7 @@ auto hidden(bool forks, int steals, bool publishes_twice = false) {
             d.push(all[3]);
             join(d, all[3]);
         }
-        for (std::size_t i = 3; i-- > 0;) {
-            join(d, all[i]);
-        }
+        join_first(d, all, 3);
     };
 }
 
@@ -230,10 +236,7 @@ TEST_CASE("fork_deque: each job is run once, also if a thief publishes it") {
         push_all(d, all);
         steal(d);
         steal(d);
-        model::thread thief([&] {
-            d.publish_all();
-            steal_some(d, 2);
-        });
+        model::thread thief([&] { publish_and_steal(d, 2); });
         for (std::size_t i = 7; i-- > 3;) {
             join(d, all[i]);
         }
@@ -245,10 +248,7 @@ TEST_CASE("fork_deque: each job is run once, also if a thief publishes it") {
         {
             d.push(all[0]);
             d.push(all[1]);
-            model::thread thief([&] {
-                d.publish_all();
-                steal_some(d, 3);
-            });
+            model::thread thief([&] { publish_and_steal(d, 3); });
             d.push(all[2]);
         }
         join_all(d, all);
@@ -259,17 +259,12 @@ TEST_CASE("fork_deque: each job is run once, also if a thief publishes it") {
         {
             d.push(all[0]);
             d.push(all[1]);
-            model::thread thief([&] {
-                d.publish_all();
-                steal_some(d, 3);
-            });
+            model::thread thief([&] { publish_and_steal(d, 3); });
             d.push(all[2]);
             d.push(all[3]);
             join(d, all[3]);
         }
-        for (std::size_t i = 3; i-- > 0;) {
-            join(d, all[i]);
-        }
+        join_first(d, all, 3);
     });
     model::check("an owner that is busy", [] {
         deque<4> d;
@@ -308,9 +303,7 @@ TEST_CASE("fork_deque: each job is run once, also if a thief publishes twice") {
             d.push(all[4]);
             join(d, all[4]);
         }
-        for (std::size_t i = 4; i-- > 0;) {
-            join(d, all[i]);
-        }
+        join_first(d, all, 4);
     });
 }
 
