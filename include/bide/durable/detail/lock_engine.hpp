@@ -56,12 +56,22 @@ struct slot_part {
     mutex update_lock;   // serves its waiters in the order of arrival
     mutex state;         // may be locked with `update_lock` held, or without it
     std::string trouble; // under state
+
+    // Under the update lock: what this process has last seen on a server, where a load is a round
+    // trip, and boottime_ms() before it was read.
+    std::optional<slot_snapshot> kept;
+    std::int64_t kept_ms = 0;
+    bool uses_kept = false; // apply() is called with it
 };
 
 // Updates the value of a slot: loads it, calls apply(), and stores the result by a
 // compare-and-swap. If another contender has changed the value meanwhile, tries again. From the
 // second try on, uses the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
+//
+// The first try uses the kept value if it was read in the last 20 ms, but a call that changes
+// nothing always loads. The compare-and-swap stores only if the kept value is still the current
+// one. So the update did the same as one whose load took that long.
 //
 // begin() is called once, under the update lock. For each try, apply(snapshot, looked_ms,
 // maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
@@ -86,8 +96,23 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
     const std::lock_guard updates(mine.update_lock, std::adopt_lock);
     const auto section = blocking_section();
     begin();
-    std::optional<slot_snapshot> known; // what the next try need not load
-    std::int64_t known_ms = 0;          // boottime_ms() before `known` was read
+    // What the next try need not load, and boottime_ms() before it was read.
+    std::optional<slot_snapshot> known = std::exchange(mine.kept, std::nullopt);
+    std::int64_t known_ms = mine.kept_ms;
+    mine.uses_kept = known && durable::boottime_ms() - known_ms < 20;
+    if (!mine.uses_kept) {
+        known.reset();
+    }
+    const auto keep = [&](slot_version version, std::string value) {
+        if ((known->server_ms || known->counter) && !known->fell_back &&
+            !known->lost_acknowledged) {
+            mine.kept = {.version = version,
+                         .value = std::move(value),
+                         .server_ms = known->server_ms,
+                         .counter = known->counter};
+            mine.kept_ms = known_ms;
+        }
+    };
     bool maybe_done = false;
     bool may_lock = true; // the slot offers update_locked(), as far as is known
     for (unsigned tries = 0;; ++tries) {
@@ -102,20 +127,27 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
             may_lock = tried.error != std::errc::operation_not_supported;
         }
         if (tries == 0 || !may_lock) {
-            if (!known) {
-                auto loaded = mine.of.load();
-                if (!loaded) {
-                    return mine.failed(loaded.error());
+            std::optional<std::string> changed;
+            do {
+                if (!known) {
+                    auto loaded = mine.of.load();
+                    if (!loaded) {
+                        return mine.failed(loaded.error());
+                    }
+                    known = std::move(*loaded);
+                    known_ms = now_ms;
                 }
-                known = std::move(*loaded);
-                known_ms = now_ms;
-            }
-            const auto changed = apply(*known, known_ms, maybe_done, error);
+                changed = apply(*known, known_ms, maybe_done, error);
+            } while (std::exchange(mine.uses_kept, false) && !changed && (known.reset(), true));
             if (!changed && !error) {
+                keep(known->version, std::move(known->value));
                 return {};
             }
             if (changed) {
                 tried = mine.of.compare_exchange(known->version, *changed);
+                if (tried.status == cas_status::stored) {
+                    keep(tried.version, std::move(*changed));
+                }
                 known = std::move(tried.current);
                 known_ms = now_ms;
             }
@@ -349,7 +381,7 @@ public:
             }
             const bool is_refused = out.status == durable::acquire_status::refused;
             const bool is_held = out.status == durable::acquire_status::waiting && !terms.enqueue;
-            is_valid_unstored = !maybe_done && (is_refused || is_held);
+            is_valid_unstored = !mine.uses_kept && !maybe_done && (is_refused || is_held);
             return out.changed || (view.is_mended && !is_refused);
         };
         const std::error_code error = update(main_, what, until, rule, self.from.mark);

@@ -191,6 +191,7 @@ public:
     // A child of fork() only closes the socket, because PQfinish() would end the parent's session.
     void drop() noexcept {
         PGconn* const ended = std::exchange(pq_, nullptr);
+        plans_.clear();
         if (ended != nullptr && pid_ == ::getpid()) {
             ::PQfinish(ended);
         } else if (ended != nullptr) {
@@ -308,7 +309,8 @@ public:
                 return seen;
             }
         }
-        postgres_answer row = run(exchange_statement(of, version), {of.key, value});
+        postgres_answer row =
+            run(exchange_statement(of, version == 0), {of.key, value, std::to_string(version)});
         if (row.error) {
             return refused(of, std::move(row));
         }
@@ -325,22 +327,51 @@ private:
 
     static std::error_code was_lost() noexcept { return postgres_error("08006"); }
 
-    // Runs a statement. `values`: its parameters.
+    // Runs a statement. `values`: its parameters. From the second time on, the server need not parse
+    // and plan it: it is prepared, with a name that no other statement has. Behind a pooler, the
+    // session may be one that does not know the name. Then the statement goes as it is.
     postgres_answer run(const std::string& sql,
                         std::initializer_list<std::string_view> values = {}) {
-        const char* starts[2] = {};
-        int sizes[2] = {};
-        constexpr int binary[2] = {1, 1};
+        const char* starts[3] = {};
+        int sizes[3] = {};
+        constexpr int binary[3] = {1, 1, 0};
         int count = 0;
         for (const std::string_view each : values) {
             starts[count] = each.empty() ? "" : each.data();
             sizes[count++] = static_cast<int>(each.size());
         }
+        const std::string name = "bide_" + std::to_string(std::hash<std::string>()(sql));
+        plan& its = plans_[name];
+        if (its == plan::next) {
+            postgres_answer made =
+                answer_to(::PQsendPrepare(pq_, name.c_str(), sql.c_str(), count, nullptr));
+            if (!is_open()) {
+                return made;
+            }
+            its = made.error ? plan::never : plan::prepared;
+        }
+        if (its == plan::prepared) {
+            postgres_answer got = answer_to(
+                ::PQsendQueryPrepared(pq_, name.c_str(), count, starts, sizes, binary, 1));
+            if (!is_open() ||
+                (got.error != postgres_error("26000") && got.error != postgres_error("0A000"))) {
+                return got;
+            }
+            its = plan::never; // the session does not have it, and has done nothing
+        }
+        postgres_answer got = answer_to(
+            ::PQsendQueryParams(pq_, sql.c_str(), count, nullptr, starts, sizes, binary, 1));
+        if (!got.error && its == plan::none) {
+            its = plan::next;
+        }
+        return got;
+    }
+
+    // Returns the answer to what was sent, if `is_sent` is 1.
+    postgres_answer answer_to(int is_sent) {
         is_unconfirmed_ = false;
         postgres_answer got;
-        const bool is_sent =
-            ::PQsendQueryParams(pq_, sql.c_str(), count, nullptr, starts, sizes, binary, 1) == 1;
-        std::error_code error = is_sent ? await() : was_lost();
+        std::error_code error = is_sent == 1 ? await() : was_lost();
         while (PGresult* const next = error ? nullptr : ::PQgetResult(pq_)) {
             note(next, got);
             error = await();
@@ -359,8 +390,8 @@ private:
         return got;
     }
 
-    // The statement that stores a value. Version 0: inserts the row.
-    std::string exchange_statement(const server_terms& of, slot_version version) const {
+    // The statement that stores a value, as a new row or in place of the version $3.
+    std::string exchange_statement(const server_terms& of, bool is_new) const {
         constexpr std::chrono::milliseconds most_wait(100);
         const auto wait = std::min(of.retry_time / 2 + std::chrono::milliseconds(1), most_wait);
         const std::string condition =
@@ -368,14 +399,13 @@ private:
             " AND (SELECT set_config('synchronous_commit', 'off', true) || "
             "set_config('lock_timeout', '" +
             std::to_string(wait.count()) + "', true)) IS NOT NULL";
-        return (version == 0
-                    ? "INSERT INTO " + of.table + " (key, version, value) SELECT $1::text, " +
-                          microseconds + ", $2::bytea WHERE " + condition +
-                          " ON CONFLICT (key) DO NOTHING"
-                    : "UPDATE " + of.table +
-                          " SET version = version + 1, value = $2::bytea WHERE key = "
-                          "$1::text AND version = " +
-                          std::to_string(version) + " AND " + condition) +
+        return (is_new ? "INSERT INTO " + of.table + " (key, version, value) SELECT $1::text, " +
+                             microseconds + ", $2::bytea WHERE $3::bigint = 0 AND " + condition +
+                             " ON CONFLICT (key) DO NOTHING"
+                       : "UPDATE " + of.table +
+                             " SET version = version + 1, value = $2::bytea WHERE key = "
+                             "$1::text AND version = $3::bigint AND " +
+                             condition) +
                " RETURNING version, set_config('synchronous_commit', 'on', true), "
                "set_config('client_min_messages', 'warning', true)";
     }
@@ -464,9 +494,12 @@ private:
         }
     }
 
-    pid_t pid_ = 0;               // the process that connected
-    std::int64_t oid_ = 0;        // of the table of the present call
-    bool is_unconfirmed_ = false; // committed on the primary, but no standby confirmed it
+    enum class plan { none, next, prepared, never }; // next: the next run prepares the statement
+
+    std::map<std::string, plan> plans_{}; // by the names of statements
+    pid_t pid_ = 0;                       // the process that connected
+    std::int64_t oid_ = 0;                // of the table of the present call
+    bool is_unconfirmed_ = false;         // committed on the primary, but no standby confirmed it
     PGconn* pq_ = nullptr;
 };
 
