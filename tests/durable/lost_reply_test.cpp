@@ -185,14 +185,20 @@ public:
 
     loaded load() override {
         auto there = on_.load();
-        there->server_ms = bide::durable::unix_ms() + offset_ms_->load();
+        there->server_ms = now();
         return there;
     }
     cas_result compare_exchange(slot_version version, std::string_view value) override {
-        return on_.compare_exchange(version, value);
+        cas_result swapped = on_.compare_exchange(version, value);
+        if (swapped.current) {
+            swapped.current->server_ms = now();
+        }
+        return swapped;
     }
 
 private:
+    std::int64_t now() const { return bide::durable::unix_ms() + offset_ms_->load(); }
+
     memory_slot on_;
     std::atomic<std::int64_t>* offset_ms_;
 };

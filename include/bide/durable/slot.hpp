@@ -38,7 +38,8 @@ struct slot_snapshot {
     /// True if the lost value was acknowledged: it may contain a grant that `value` does not show.
     bool lost_acknowledged = false;
 
-    /// The store's clock at the time of the read, in milliseconds since 1970, if it has one.
+    /// The store's clock at the time of the read, in milliseconds since 1970, if it has one. A slot
+    /// that guarantees lock_clock::server always sets it.
     std::optional<std::int64_t> server_ms{};
 
     /// A counter of the store; empty if the store keeps none. It is larger than the number of
