@@ -1,5 +1,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/options.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 
 #include <support/test.hpp>

@@ -131,8 +131,7 @@ inline bool may_pass(const std::error_code& error) noexcept {
         std::errc::cross_device_link,       std::errc::filename_too_long,
         std::errc::invalid_argument,        std::errc::protocol_error,
         std::errc::operation_not_supported, std::errc::function_not_supported};
-    return std::none_of(std::begin(lasting), std::end(lasting),
-                        [&](std::errc one) { return error == one; });
+    return std::ranges::none_of(lasting, [&](std::errc one) { return error == one; });
 }
 
 }} // namespace bide::BIDE_ABI

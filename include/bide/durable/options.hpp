@@ -40,14 +40,6 @@ struct durable_ticket {
     friend bool operator==(const durable_ticket&, const durable_ticket&) = default;
 };
 
-namespace detail {
-
-// Returns 128 random bits of the system, in hexadecimal.
-// Throws: std::system_error.
-std::string fresh_nonce();
-
-} // namespace detail
-
 /// Why a grant was lost.
 enum class durable_loss {
     none,    ///< it is not lost

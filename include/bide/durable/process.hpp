@@ -13,13 +13,16 @@
 #include <bide/durable/record.hpp>
 #include <bide/sync/mutex.hpp>
 
+#include <cerrno>
 #include <chrono>
 #include <map>
 
 #include <time.h>
 #include <unistd.h>
+#if __has_include(<sys/random.h>)
+#include <sys/random.h>
+#endif
 #if defined(__linux__)
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
@@ -231,6 +234,30 @@ template <class Key, class T> struct BIDE_SHARED shared_by_key {
     mutex lock;
     std::map<Key, std::weak_ptr<T>> all; // under the lock
 };
+
+// Returns a pseudo-random number from 0 to `most` (below 2^32). It spreads what contenders do.
+inline std::int64_t jitter(std::int64_t most) noexcept {
+    const auto any = static_cast<std::uint64_t>(native_platform::now()) * 0x9e3779b97f4a7c15;
+    return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
+}
+
+// Returns 128 random bits of the system, in hexadecimal. Throws: std::system_error.
+// No std::random_device: with libstdc++, each use of it asks the processor which instructions it
+// has, which takes tens of microseconds on a virtual machine.
+inline std::string fresh_nonce() {
+    std::uint32_t words[4];
+    if (::getentropy(words, sizeof words) != 0) {
+        throw_error(std::error_code(errno, std::system_category()));
+    }
+    std::string nonce;
+    nonce.reserve(32);
+    for (std::uint32_t bits : words) {
+        for (int digit = 0; digit < 8; ++digit, bits >>= 4) {
+            nonce.push_back("0123456789abcdef"[bits & 15]);
+        }
+    }
+    return nonce;
+}
 
 // Identifies a process by an address, which differs in a child of fork(), without a system call.
 struct BIDE_SHARED process_token {

@@ -55,12 +55,10 @@ inline bool is_text(std::string_view text, std::size_t least, std::size_t most) 
 // Returns nullptr if there is none.
 inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence = 0,
                            std::int64_t but = 0) noexcept {
-    for (holder& h : r.holders) {
-        if (h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence)) {
-            return &h;
-        }
-    }
-    return nullptr;
+    const auto found = std::ranges::find_if(r.holders, [&](const holder& h) {
+        return h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence);
+    });
+    return found != r.holders.end() ? &*found : nullptr;
 }
 
 // Returns the count of moves (moves_of()) after one more. Only equality of counts matters.
@@ -148,12 +146,10 @@ inline std::int64_t moves_of(const waiter& w) noexcept { return w.refreshes; }
 // Returns the observation of that boot, unless the entry moved after it; nullptr if there is none.
 template <class Entry>
 const stored_observation* find_observation(const Entry& e, std::string_view boot) noexcept {
-    for (const stored_observation& o : e.observed) {
-        if (o.boot == boot && o.moves == moves_of(e)) {
-            return &o;
-        }
-    }
-    return nullptr;
+    const auto found = std::ranges::find_if(e.observed, [&](const stored_observation& o) {
+        return o.boot == boot && o.moves == moves_of(e);
+    });
+    return found != e.observed.end() ? &*found : nullptr;
 }
 
 // Stores an observation in each entry whose times the contender cannot read, unless the entry has a
@@ -616,15 +612,13 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     if (before >= largest_number) {
         return;
     }
+    std::int64_t lease_ms = std::max(t.lease_ms, t.at_least_ms);
     for (holder& h : r.holders) {
         h.renewals = r.fence;
+        lease_ms = std::max(lease_ms, h.lease_ms);
     }
     if (!acknowledged) {
         return;
-    }
-    std::int64_t lease_ms = std::max(t.lease_ms, t.at_least_ms);
-    for (const holder& h : r.holders) {
-        lease_ms = std::max(lease_ms, h.lease_ms);
     }
     // Each contender that finds the record makes this nonce, and a token of at least the lost one.
     const contender unknown{.holder_id = "of a record that was damaged",

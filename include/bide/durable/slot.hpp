@@ -168,9 +168,7 @@ protected:
     slot() = default;
     /// \cond
     slot(const slot&) = default;
-    slot(slot&&) = default;
     slot& operator=(const slot&) = default;
-    slot& operator=(slot&&) = default;
     /// \endcond
 
 private:

@@ -2,11 +2,7 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// A grant of a durable lock, and the acquisition that leads to it:
-//
-//   grant         keeps the time at which its lease ends on this machine, and renews the lease
-//   withdraw()    removes from the record what an acquisition has left there
-//   acquisition   makes tries until there is a guard or an error
+// A grant of a durable lock, and the acquisition that leads to it.
 
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/locks.hpp>
@@ -15,6 +11,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- a grant
 
+// Keeps the time at which its lease ends on this machine, and renews the lease.
 class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
 public:
     // With a mark, the grant lasts while the mark is open, and does not end with its lease.
@@ -276,9 +273,9 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
     return error == durable_errc::conflict_timeout || error == durable_errc::store_busy;
 }
 
-// While step() returns true, the caller waits for changed(), at most until again(), and calls
-// step() again. acquire() without a limit calls step() on the calling thread; any other acquisition
-// calls it on a store thread.
+// Makes tries until there is a guard or an error. While step() returns true, the caller waits for
+// changed(), at most until again(), and calls step() again. acquire() without a limit calls step()
+// on the calling thread; any other acquisition calls it on a store thread.
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step, too,
 // owns the acquisition. So the destructor runs after the step, and passes the grant or the place in

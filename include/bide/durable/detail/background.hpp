@@ -2,22 +2,9 @@
 #ifndef BIDE_DURABLE_DETAIL_BACKGROUND_HPP
 #define BIDE_DURABLE_DETAIL_BACKGROUND_HPP
 
-// What a process does for its locks in the background:
-//
-//   lease_monitor    one thread, which waits for times and for file descriptors, and notifies its
-//                    clients: grants whose lease ends, waiters, and jobs that are due
-//   store_threads    threads that call stores, started when they are needed
-//   background_job   work that a store thread does at given times: a renewal, a withdrawal
-//   job_queue        the jobs that are due; one store thread at a time does them
-//   store_call       a call on a store thread, which its caller can leave before the call ends
-//   change_signal    wakes all threads and coroutines of this process that wait for one lock
-//   wake_socket      wakes another process of the same machine
-//   change_watch     has the descriptors that notify this process, and signals when one is readable
-//
-// The monitor calls no store. So a store that hangs delays neither the notification that a lease
-// has ended nor the jobs of other stores. No thread is started before it is needed, and none keeps
-// the process from ending. A child of fork() has threads and queues of its own, which do not notify
-// the clients of its parent.
+// What a process does for its locks in the background. No thread is started before it is needed,
+// and none keeps the process from ending. A child of fork() has threads and queues of its own,
+// which do not notify the clients of its parent.
 
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
@@ -41,14 +28,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- the monitor
 //
+// One thread waits for times and for file descriptors, and notifies its clients: grants whose lease
+// ends, waiters, and jobs that are due. It calls no store. So a store that hangs delays neither the
+// notification that a lease has ended nor the jobs of other stores.
+//
 // It has weak references to its clients. A client that is removed during a notification may be
 // notified once more. cancel() does not wake the thread: to wake once without need is cheaper.
-
-// Returns a pseudo-random number from 0 to `most` (below 2^32). It spreads what contenders do.
-inline std::int64_t jitter(std::int64_t most) noexcept {
-    const auto any = static_cast<std::uint64_t>(native_platform::now()) * 0x9e3779b97f4a7c15;
-    return static_cast<std::int64_t>((any >> 32) % (static_cast<std::uint64_t>(most) + 1));
-}
 
 class monitor_client {
 public:
@@ -287,7 +272,8 @@ struct job_queue {
     std::shared_ptr<job_queue> self; // while it is posted, or a store thread works
 };
 
-// If no thread for a job that is due can be started, the lease monitor tries again 10 ms later.
+// Work that a store thread does at given times: a renewal, a withdrawal. If no thread for a job
+// that is due can be started, the lease monitor tries again 10 ms later.
 class background_job final : public monitor_client {
 public:
     static constexpr std::int64_t never = lease_monitor::never;
@@ -482,6 +468,8 @@ R call_store(std::function<R()> body, call_limits limits,
 
 // ---- changes of a slot
 
+// Wakes all threads and coroutines of this process that wait for one lock:
+//
 //   waiter:   take next()              changer:   change the record
 //             read the record                     signal(): set the event that was taken,
 //             wait for the event                            and forget it

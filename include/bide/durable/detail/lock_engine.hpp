@@ -4,10 +4,9 @@
 
 // Reads and changes the record of one lock, which lies in a slot:
 //
-//   update_value       updates the value of a slot once: load, change, compare-and-swap
-//   slot_part          what one process keeps for a slot, with its update lock
-//   process_part       what one process keeps for a lock: the record as last seen, and its waiters
-//   lock_engine        the rules of durable/record.hpp as operations on the record
+//   slot_part      what one process keeps for a slot, with its update lock
+//   process_part   what one process keeps for a lock: the record as last seen, and its waiters
+//   lock_engine    the rules of durable/record.hpp as operations on the record
 //
 // If it is unknown whether a change was stored, the record is read and the rule applied again. The
 // rule finds the entry with the ticket's nonce. A child of fork() uses the slot that it inherited.
@@ -178,11 +177,9 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
 
 // ---- renewals
 
-// Returns the queue for the renewals of a lock. A renewal that hangs delays the later ones.
-// - Locks with the same `store` share a queue. They renew on slot::for_renewals(), so a call that
-//   hangs on a lock's own slot does not delay them.
-// - If `store` is empty, the lock gets a queue of its own, and renews on its own slot: it waits for
-//   the update lock, at most until the lease ends.
+// Returns the queue for the renewals of a lock: see slot::store() and slot::for_renewals(). A
+// renewal that hangs delays the later ones. If `store` is empty, a renewal waits for the update
+// lock, at most until the lease ends.
 // Throws: std::bad_alloc, std::system_error.
 inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
     const auto make = [] { return std::make_shared<job_queue>(&store_threads::post<true>); };
@@ -363,16 +360,13 @@ public:
         const auto rule = [&](record_view& view, bool maybe_done) {
             durable::acquire_outcome& out = got.outcome;
             terms.first_fence = view.first_fence;
-            got.expiry_in_ms = 0; // of an earlier try
             out = durable::acquire(view.record, self, terms, view.now_ms, view.judge);
             got.good_until_ms = view.good_until_ms;
             if (out.expires_at != 0) { // another contender has stored the lease
                 got.good_until_ms = view.looked_ms + (out.expires_at - view.now_ms) - margin_ms_;
             }
-            if (out.status == durable::acquire_status::waiting) {
-                got.expiry_in_ms =
-                    out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
-            }
+            got.expiry_in_ms =
+                out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
             if (what >= intent::wait) {
                 mine.watch.follow(view.record, view.here);
                 got.is_told = mine.watch.hears(self.from.mark);
@@ -516,10 +510,9 @@ public:
         if (tried.status == cas_status::stored) {
             return true;
         }
-        if (tried.error == std::errc::operation_not_supported) { // the slot cannot replace it
-            return unexpected{failed(durable_errc::corrupt_record)};
-        }
-        return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
+        error = tried.error ? tried.error : durable_errc::conflict_timeout;
+        const bool is_left = error == std::errc::operation_not_supported; // cannot be replaced
+        return unexpected{failed(is_left ? durable_errc::corrupt_record : error)};
     }
 
     // Keeps the mark of presence of a ticket that is bound to this process: see bound_tickets.

@@ -41,8 +41,7 @@ struct held_locks {
                std::adjacent_find(order.begin(), order.end(), same_key) == order.end();
     }
     bool is_held() const noexcept {
-        return std::all_of(held.begin(), held.end(),
-                           [](const auto& one) { return one->guard.is_held(); });
+        return std::ranges::all_of(held, [](const auto& one) { return one->guard.is_held(); });
     }
     bool has_grant_in(const durable::record& r) const {
         return std::any_of(held.begin(), held.end(), [&r](const auto& mine) {

@@ -6,15 +6,10 @@
 // program without coroutines does not need.
 
 #include <bide/durable/detail/acquisition.hpp>
-#include <bide/durable/locks.hpp>
-
-#if __has_include(<sys/random.h>)
-#include <sys/random.h>
-#endif
 
 namespace bide { inline namespace BIDE_ABI {
 
-// ---- tickets as JSON, and their nonces
+// ---- tickets as JSON
 
 namespace durable::detail {
 
@@ -39,27 +34,6 @@ durable_ticket::parse(std::string_view text) {
     return durable::detail::read_text<durable_ticket>(text, durable_errc::invalid_argument);
 }
 
-namespace detail {
-
-// No std::random_device: with libstdc++, each use of it asks the processor which instructions it
-// has, which takes tens of microseconds on a virtual machine.
-BIDE_DURABLE_INLINE std::string fresh_nonce() {
-    std::uint32_t words[4];
-    if (::getentropy(words, sizeof words) != 0) {
-        throw_error(std::error_code(errno, std::system_category()));
-    }
-    std::string nonce;
-    nonce.reserve(32);
-    for (std::uint32_t bits : words) {
-        for (int digit = 0; digit < 8; ++digit, bits >>= 4) {
-            nonce.push_back("0123456789abcdef"[bits & 15]);
-        }
-    }
-    return nonce;
-}
-
-} // namespace detail
-
 // ---- locks
 
 BIDE_DURABLE_INLINE durable_semaphore::durable_semaphore(slot_ref slot, std::int64_t permits,
@@ -83,9 +57,8 @@ BIDE_DURABLE_INLINE durable_ticket durable_semaphore::ticket(std::string holder_
     return engine_->ticket(std::move(holder_id), weight, false);
 }
 
-// The grant of a ticket that is bound to this process may outlive the lock object. So the mark of
-// presence, which shows that this process runs, stays open (bound_tickets), unless the store has
-// answered that the ticket has neither a grant nor a place in the queue.
+// The mark of presence stays open (see bound_tickets), unless the store has answered that the
+// ticket has neither a grant nor a place in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_semaphore::try_acquire(durable_ticket& t) {
     const auto got = engine_->acquire(t, detail::intent::queue, engine_->terms());
@@ -227,26 +200,23 @@ result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, co
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_admin::force_release(std::int64_t fence, std::string_view why) {
     return detail::administer(engine_, by_, "force_release " + std::to_string(fence), why,
-                              [fence](detail::lock_engine& on, const durable::admin_note& note) {
+                              [fence](auto& on, auto& note) {
                                   return on.administer(&durable::force_release, fence, note);
                               });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,
                                                                         std::string_view why) {
-    return detail::administer(engine_, by_, "resize " + std::to_string(permits), why,
-                              [permits](detail::lock_engine& on, const durable::admin_note& note) {
-                                  return on.administer(&durable::resize, permits, note);
-                              });
+    return detail::administer(
+        engine_, by_, "resize " + std::to_string(permits), why,
+        [permits](auto& on, auto& note) { return on.administer(&durable::resize, permits, note); });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int64_t min_fence,
                                                                         std::string_view why) {
-    return detail::administer(
-        engine_, by_, "repair", why,
-        [min_fence](detail::lock_engine& on, const durable::admin_note& note) {
-            return on.repair(min_fence, note);
-        });
+    return detail::administer(engine_, by_, "repair", why, [min_fence](auto& on, auto& note) {
+        return on.repair(min_fence, note);
+    });
 }
 
 }} // namespace bide::BIDE_ABI

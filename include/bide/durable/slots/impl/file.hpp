@@ -36,7 +36,6 @@
 #include <bide/durable/slots/file.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
-
 namespace detail {
 
 // ---- pages
@@ -326,7 +325,7 @@ private:
             is_next = is_next ||
                       (waited >= long_wait_ns && may_claim && io_.claim(fd, byte_lock::set) == 0);
             rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-            io_.sleep(std::min(rest / 2 + random_below(rest), retry_time_ns_ - waited));
+            io_.sleep(std::min(rest / 2 + jitter(rest), retry_time_ns_ - waited));
         }
         const int error = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
         if (is_next) {

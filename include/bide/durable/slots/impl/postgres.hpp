@@ -10,16 +10,11 @@
 #include <bide/durable/slots/postgres.hpp>
 
 #include <cstdlib>
-#include <initializer_list>
 
 #include <libpq-fe.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -7,10 +7,7 @@
 #include <bide/durable/slots/detail/server/curl.hpp>
 #include <bide/durable/slots/redis.hpp>
 
-#include <initializer_list>
-
 #include <hiredis/hiredis.h>
-#include <poll.h>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

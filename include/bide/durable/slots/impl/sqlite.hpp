@@ -8,24 +8,16 @@
 //
 // The first version of a row is the time in nanoseconds since 1970. So the versions of a row that
 // was deleted and made again do not repeat, unless the clock was set back meanwhile.
-//
 
-#include <bide/durable/record.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
 #include <mutex>
-#include <vector>
 
+#include <pthread.h>
 #include <sqlite3.h>
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 namespace bide { inline namespace BIDE_ABI {
-
 namespace detail {
 
 // ---- codes
@@ -526,7 +518,7 @@ private:
         if (left <= left.zero()) {
             return false;
         }
-        const std::chrono::microseconds moment(100 + random_below(3'900));
+        const std::chrono::microseconds moment(100 + jitter(3'900));
         std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
         return true;
     }

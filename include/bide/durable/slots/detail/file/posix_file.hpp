@@ -5,23 +5,16 @@
 // What the slots file and SQLite share: checksums, system calls, open files, marks of presence, and
 // the operations of a slot whose store can be locked.
 
-#include <bide/durable/errors.hpp>
-#include <bide/durable/slot.hpp>
+#include <bide/durable/process.hpp>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #if defined(__linux__)
 #include <sys/inotify.h>
@@ -177,20 +170,13 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
     }
 }
 
-// ---- random numbers, and locks of bytes
+// ---- hashes, and locks of bytes
 
 // The mixing function of SplitMix64 (Steele, Lea, Flood 2014).
 constexpr std::uint64_t mixed_bits(std::uint64_t z) noexcept {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
-}
-
-// Returns a number from 0 to n - 1 that differs from call to call and from process to process.
-inline std::int64_t random_below(std::int64_t n) noexcept {
-    const auto now = static_cast<std::uint64_t>(native_platform::now());
-    const std::uint64_t bits = mixed_bits(now ^ static_cast<std::uint64_t>(::getpid()) << 40);
-    return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
 }
 
 enum class byte_lock { set, remove, ask };
@@ -526,7 +512,7 @@ struct presence_file {
         const std::int64_t file = file_hash(fd);
         errno = EOPNOTSUPP;
         for (int tries = 1'000; file >= 0 && tries > 0; --tries) {
-            const std::int64_t byte = 1 + random_below(byte_mask);
+            const std::int64_t byte = 1 + jitter(byte_mask - 1);
             if (lock_byte(fd, byte_lock::set, first + byte) == 0) {
                 return file << byte_bits | byte;
             }

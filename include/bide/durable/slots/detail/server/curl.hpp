@@ -8,8 +8,6 @@
 
 #include <curl/curl.h>
 #include <fcntl.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

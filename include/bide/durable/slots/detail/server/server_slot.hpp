@@ -7,7 +7,6 @@
 #include <bide/durable/process.hpp>
 #include <bide/sync/semaphore.hpp>
 
-#include <cerrno>
 #include <charconv>
 #include <compare>
 #include <csignal>
@@ -221,8 +220,7 @@ private:
         }
     }
     std::size_t open_ones() const noexcept {
-        return static_cast<std::size_t>(
-            std::count_if(places_.begin(), places_.end(), [](auto& each) { return each.is_open; }));
+        return static_cast<std::size_t>(std::ranges::count_if(places_, &place::is_open));
     }
 
     mutable mutex lock_;
