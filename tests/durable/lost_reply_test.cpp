@@ -203,6 +203,21 @@ private:
     std::atomic<std::int64_t>* offset_ms_;
 };
 
+// A clocked_memory that another program can empty.
+class emptied_memory : public clocked_memory {
+public:
+    emptied_memory(std::atomic<std::int64_t>& offset_ms, std::atomic<bool>& is_empty)
+        : clocked_memory(memory_slot(), offset_ms), is_empty_(&is_empty) {}
+
+    loaded load() override {
+        auto there = clocked_memory::load();
+        return *is_empty_ ? loaded(slot_snapshot{.server_ms = there->server_ms}) : there;
+    }
+
+private:
+    std::atomic<bool>* is_empty_;
+};
+
 constexpr std::int64_t hour_ms = 3'600'000;
 
 // Two locks of one store, whose clock differs by so much.
@@ -352,6 +367,20 @@ TEST_CASE(
     durable_mutex lock(c.open(broken, 1), o);
     CHECK(lock.acquire().error() == durable_errc::storage_error);
     CHECK(lock.try_acquire().error() == durable_errc::storage_error);
+}
+
+TEST_CASE("durable locks: inspect() returns what the store has now, not what was just seen") {
+    std::atomic<std::int64_t> offset{0};
+    std::atomic<bool> is_empty{false};
+    durable_mutex lock(slot_ref(emptied_memory(offset, is_empty)), with_lease(60s));
+    for (int i = 0; i < 3; ++i) { // in less than 20 ms, once at least
+        is_empty = false;
+        REQUIRE(lock.acquire());
+        is_empty = true;
+        const auto seen = lock.inspect();
+        REQUIRE(seen);
+        CHECK_FALSE(*seen);
+    }
 }
 
 TEST_CASE(

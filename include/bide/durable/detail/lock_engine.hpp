@@ -36,7 +36,7 @@ inline auto blocking_section() noexcept {
 }
 
 struct slot_part {
-    explicit slot_part(slot& its) : of(its) {}
+    explicit slot_part(slot& its, bool may_keep = false) : of(its), keeps(may_keep) {}
 
     // Returns the error, and keeps what the slot says about it.
     std::error_code failed(std::error_code error) {
@@ -56,8 +56,9 @@ struct slot_part {
     mutex state;         // may be locked with `update_lock` held, or without it
     std::string trouble; // under state
 
-    // Under the update lock: what this process has last seen on a server, where a load is a round
-    // trip, and boottime_ms() before it was read.
+    const bool keeps; // a server's value, because to load it takes a round trip
+    // Under the update lock: the value that this process has last loaded or stored, and
+    // boottime_ms() before it was read.
     std::optional<slot_snapshot> kept;
     std::int64_t kept_ms = 0;
     bool uses_kept = false; // apply() is called with it
@@ -103,8 +104,8 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
         known.reset();
     }
     const auto keep = [&](slot_version version, std::string value) {
-        if ((known->server_ms || known->counter) && !known->fell_back &&
-            !known->lost_acknowledged) {
+        const bool is_of_server = known->server_ms || known->counter;
+        if (mine.keeps && is_of_server && !known->fell_back && !known->lost_acknowledged) {
             mine.kept = {.version = version,
                          .value = std::move(value),
                          .server_ms = known->server_ms,
@@ -199,7 +200,7 @@ struct BIDE_SHARED bound_tickets {
 
 // Only a thread that holds the update lock uses `watch`, `last`, `last_text` and `seen`.
 struct process_part final : slot_part, durable::process_knowledge {
-    process_part(slot& its, bool is_local) : slot_part(its), watch(signal, is_local) {}
+    process_part(slot& its, bool is_local) : slot_part(its, !is_local), watch(signal, is_local) {}
 
     // Returns the origin of a contender. If it is `bound` to this process, opens a mark of
     // presence, which stays open as long as this object.
@@ -447,6 +448,7 @@ public:
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         std::optional<durable::inspection> seen;
         const auto look = [&](record_view& view, bool) {
+            seen.reset();
             if (view.record.clock != terms_.clock) { // it cannot tell which leases have expired
                 view.refused = make_error_code(durable_errc::clock_mismatch);
             } else if (view.exists) {

@@ -12,7 +12,8 @@
 /// refuse the new one until all of them are destroyed.
 ///
 /// A load is one SELECT, and a compare-and-swap one UPDATE ... WHERE version = .... Each is a
-/// transaction of its own, without session state or prepared statements. So the slot works behind a
+/// transaction of its own. A connection prepares the statements that it uses again, and does
+/// without if a pooler gives it a session that does not know them. So the slot works behind a
 /// pooler that pools transactions. The first version of a row is the server's time in microseconds,
 /// and each change adds one. So a row that is deleted and created again gets other versions, unless
 /// the server's clock was set back.
@@ -143,8 +144,8 @@ struct postgres_slot_options {
 };
 
 /// A slot that is one row of a PostgreSQL table.
-/// Blocks: each operation for one round trip, for connecting and looking for the table if needed,
-/// and for earlier calls of other slots of this process if all connections are in use.
+/// Blocks: each operation for one round trip, for connecting, looking for the table and preparing a
+/// statement if needed, and for earlier calls of other slots of this process if all connections are in use.
 /// Throws: std::bad_alloc.
 class postgres_slot final : public detail::slot_handle {
 public:

@@ -322,9 +322,9 @@ private:
 
     static std::error_code was_lost() noexcept { return postgres_error("08006"); }
 
-    // Runs a statement. `values`: its parameters. From the second time on, the server need not parse
-    // and plan it: it is prepared, with a name that no other statement has. Behind a pooler, the
-    // session may be one that does not know the name. Then the statement goes as it is.
+    // Runs a statement. `values`: its parameters. The second run prepares it, so that the server
+    // need not parse and plan it again; its name is its hash. Behind a pooler, the session may be one
+    // that does not know the name. Then the statement goes as it is.
     postgres_answer run(const std::string& sql,
                         std::initializer_list<std::string_view> values = {}) {
         const char* starts[3] = {};
@@ -341,6 +341,7 @@ private:
             postgres_answer made =
                 answer_to(::PQsendPrepare(pq_, name.c_str(), sql.c_str(), count, nullptr));
             if (!is_open()) {
+                made.may_have_stored = false;
                 return made;
             }
             its = made.error ? plan::never : plan::prepared;
