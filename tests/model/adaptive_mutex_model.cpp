@@ -592,10 +592,11 @@ TEST_CASE("adaptive_mutex: a coroutine is overtaken until it runs, and only so o
     model::check("adaptive_mutex: a coroutine that is late", [] {
         held_lock l;
         coroutine late(l);
-        queued behind(l, 1, coroutine::ignored());
-        var<int> overtakes{0};
         l.unlock(&l); // resumes it
-        MODEL_REQUIRE(late.is_complete());
+        MODEL_REQUIRE(late.is_complete() && l.try_take());
+        var<int> overtakes{1};
+        queued behind(l, 1, coroutine::ignored());
+        l.unlock(&l);
         const auto overtake = [&] {
             while (l.try_take()) {
                 increment(overtakes);
