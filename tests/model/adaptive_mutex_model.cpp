@@ -676,7 +676,7 @@ TEST_CASE("adaptive_mutex: a coroutine that gives up its attempt passes the mute
         unlocking.reset();
         MODEL_REQUIRE(data == inside && l.take_free());
     });
-    model::check("adaptive_mutex: stopped when it queues itself again", [] {
+    model::check("adaptive_mutex: stopped when it queues itself again", random_or_long(10'000), [] {
         held_lock l;
         var<int> data{0};
         coroutine w(l);
