@@ -8,6 +8,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -52,7 +53,7 @@ bide::task<> acquire(bide::semaphore& s, std::uint64_t times) {
         const bide::permit one = co_await s.async_acquire();
     }
 }
-bide::task<> lock(bide::mutex& m, std::uint64_t times) {
+template <class Mutex> bide::task<> lock(Mutex& m, std::uint64_t times) {
     for (std::uint64_t i = 0; i < times; ++i) {
         const auto held = co_await m.async_lock();
     }
@@ -84,8 +85,9 @@ void permits(bide::scheduler& s, std::uint64_t count) {
     all.wait();
 }
 
-template <std::ptrdiff_t Tasks> void locks(bide::scheduler& s, std::uint64_t count) {
-    bide::mutex one;
+template <std::ptrdiff_t Tasks, class Mutex = bide::mutex>
+void locks(bide::scheduler& s, std::uint64_t count) {
+    Mutex one;
     crew all(s, Tasks);
     for (std::ptrdiff_t i = 0; i < Tasks; ++i) {
         all.add(lock(one, count / Tasks));
@@ -120,6 +122,7 @@ struct peers {
     const char* tokio = nullptr; // its workload, where it has what the row needs
     const char* go = nullptr;
     const char* tmc = nullptr;
+    void (*adaptive)(bide::scheduler&, std::uint64_t) = nullptr; // with an adaptive_mutex
 };
 
 template <class Run> void add(const std::string& name, const char* note, Run run, peers others) {
@@ -134,6 +137,9 @@ template <class Run> void add(const std::string& name, const char* note, Run run
             }
         }
         t.add(bide_row, repeat_on_bide(run));
+        if (others.adaptive != nullptr) {
+            t.add("bide::adaptive_mutex", repeat_on_bide(others.adaptive));
+        }
     }
 }
 
@@ -200,9 +206,11 @@ void add_contended() {
     add("permits", "64 tasks, three permits", permits,
         {"contended/permits", "contended/permits", "contended/permits"});
     add("mutex/2", "two tasks", locks<2>,
-        {"contended/mutex/2", "contended/mutex/2", "contended/mutex/2"});
+        {"contended/mutex/2", "contended/mutex/2", "contended/mutex/2",
+         locks<2, bide::adaptive_mutex>});
     add("mutex/16", "sixteen tasks", locks<16>,
-        {"contended/mutex/16", "contended/mutex/16", "contended/mutex/16"});
+        {"contended/mutex/16", "contended/mutex/16", "contended/mutex/16",
+         locks<16, bide::adaptive_mutex>});
     add("channel/4-4/0", "four senders, four receivers, no buffer", channel<items, 4, 4, 0>,
         {nullptr, "contended/4-4/0"});
     add("channel/4-1/0", "four senders, one receiver, no buffer", channel<items, 4, 1, 0>,

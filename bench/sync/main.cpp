@@ -11,6 +11,7 @@ void add_readers();   // two threads, nearly all readers
 void add_both();      // two locks at once
 void add_order();     // which threads are overtaken in the queue of a lock
 void add_contended(); // 2, 4, 8 threads want one lock
+void add_stores();    // a store under one lock
 void add_sizes();     // bytes
 
 } // namespace bench
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
         bench::add_both();
         bench::add_order();
         bench::add_contended();
+        bench::add_stores();
         bench::add_sizes();
     });
 }

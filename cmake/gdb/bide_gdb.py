@@ -213,6 +213,7 @@ OPERATIONS = [
     (r"basic_notify<.*>::(listener::listening|waiting)", "notify", FIRST),
     (r"basic_semaphore<.*>::acquiring", "semaphore", FIRST),
     (r"lock_wait<.*basic_adaptive_mutex<", "adaptive_mutex", FIRST),
+    (r"basic_adaptive_lock<.*>::coroutine_locking<", "adaptive_mutex", FIRST),
     (r"lock_wait<.*basic_biased_shared_mutex<", "biased_shared_mutex", FIRST),
     (r"lock_wait<.*basic_shared_mutex<", "shared_mutex", FIRST),
     (r"lock_wait<.*basic_mutex<", "mutex", FIRST),
@@ -534,9 +535,10 @@ def adaptive_mutex_text(value):
     word = number(value["lock_"]["word_"])
     nodes = nodes_of(value["lock_"]["queue_"])
     check_counted(bool(word & 4), nodes, word & 3)
-    if not word & 4 and word & ~(3 | 8):
+    if not word & (4 | 64) and word & ~(3 | 8):
         raise Broken("marks for waiters that are not there")
-    text = "locked" if word & 8 else "free, its first waiter tries" if word & 4 else "not locked"
+    tries = "a coroutine" if word & 64 else "its first waiter" if word & 4 else None
+    text = "locked" if word & 8 else f"free, {tries} tries" if tries else "not locked"
     return text + waiters_text(nodes)
 
 

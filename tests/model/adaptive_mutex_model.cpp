@@ -495,6 +495,242 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
     });
 }
 
+// ---- A coroutine that an unlock may resume to try
+
+// The wait of such a coroutine, which was queued before. A thread plays its executor.
+struct coroutine : node {
+    explicit coroutine(adaptive_lock& in) : node(adaptive_lock::can_retry, ignored()) {
+        in.enqueue(*this);
+    }
+    // What coroutine_locking does after each wakeup, until the coroutine has the mutex.
+    void lock(adaptive_lock& l) {
+        for (;;) {
+            await(*this);
+            if (l.take_resumed(true)) {
+                return;
+            }
+            reset(adaptive_lock::can_retry);
+            if (l.link(*this, true) != wait_status::waiting) {
+                return;
+            }
+        }
+    }
+    static bide::waker ignored() {
+        return {[](void*) noexcept {}, nullptr};
+    }
+};
+
+// One holds the mutex, one coroutine or two wait, and others overtake.
+void coroutines_against(int overtakers, bool two) {
+    held_lock l;
+    var<int> data{0};
+    coroutine first(l);
+    std::optional<coroutine> second;
+    if (two) {
+        second.emplace(l);
+    }
+    const auto section = [&] {
+        increment(data);
+        l.unlock(&l);
+    };
+    const auto overtake = [&] {
+        const bool mine = l.try_take();
+        if (mine) {
+            section();
+        }
+        return mine ? 1 : 0;
+    };
+    int here = two ? 3 : 2;
+    int there = 0;
+    model::thread resumed([&] {
+        first.lock(l);
+        section();
+    });
+    std::optional<model::thread> other;
+    if (overtakers == 2) {
+        other.emplace([&] { there = overtake(); });
+    }
+    section();
+    here += overtake();
+    if (two) {
+        second->lock(l);
+        section();
+    }
+    resumed.join();
+    other.reset();
+    MODEL_REQUIRE(data == here + there && l.take_free());
+}
+
+TEST_CASE("adaptive_mutex: a coroutine that is resumed to try is not forgotten") {
+    model::check("adaptive_mutex: a coroutine and one that overtakes",
+                 [] { coroutines_against(1, false); });
+    model::check("adaptive_mutex: two coroutines and one that overtakes", random_or_long(10'000),
+                 [] { coroutines_against(1, true); });
+    model::check("adaptive_mutex: a coroutine and two that overtake", random_or_long(10'000),
+                 [] { coroutines_against(2, false); });
+    model::check("adaptive_mutex: a coroutine, a thread that waits behind it", [] {
+        held_lock l;
+        var<int> data{0};
+        coroutine first(l);
+        queued second(l);
+        model::thread waiting([&] {
+            l.await(second, deadline::never());
+            increment(data);
+            l.unlock(&l);
+        });
+        increment(data);
+        l.unlock(&l);
+        first.lock(l);
+        increment(data);
+        l.unlock(&l);
+        waiting.join();
+        MODEL_REQUIRE(data == 3 && l.take_free());
+    });
+}
+
+TEST_CASE("adaptive_mutex: a coroutine is overtaken until it runs, and only so often") {
+    model::check("adaptive_mutex: a coroutine that is late", [] {
+        held_lock l;
+        coroutine late(l);
+        l.unlock(&l); // resumes it
+        MODEL_REQUIRE(late.is_complete() && l.try_take());
+        var<int> overtakes{1};
+        queued behind(l, 1, coroutine::ignored());
+        l.unlock(&l);
+        const auto overtake = [&] {
+            while (l.try_take()) {
+                increment(overtakes);
+                l.unlock(&l);
+            }
+        };
+        model::thread other(overtake);
+        overtake();
+        other.join();
+        overtake();
+        MODEL_REQUIRE(overtakes == most_overtakes); // now it is kept for the coroutine
+        MODEL_REQUIRE(!behind.is_complete() && l.take_resumed(true));
+        l.unlock(&l);
+        MODEL_REQUIRE(behind.is_granted() && !l.try_take());
+    });
+    model::check("adaptive_mutex: a coroutine that has failed is handed it", [] {
+        held_lock l;
+        coroutine w(l);
+        l.unlock(&l);
+        MODEL_REQUIRE(l.try_take() && !l.take_resumed(true));
+        w.reset(adaptive_lock::can_retry);
+        model::thread overtaking([&] {
+            if (l.try_take()) { // until it is queued
+                l.unlock(&l);
+            }
+        });
+        const wait_status what = l.link(w, true);
+        MODEL_REQUIRE(what == wait_status::waiting);
+        l.unlock(&l);
+        MODEL_REQUIRE(w.is_complete() && l.take_resumed(true) && !l.try_take());
+    });
+    model::check("adaptive_mutex: a coroutine tries at the last overtake", [] {
+        held_lock l;
+        coroutine w(l);
+        l.unlock(&l);
+        for (int i = 1; i < most_overtakes; ++i) {
+            MODEL_REQUIRE(l.try_take());
+            l.unlock(&l);
+        }
+        MODEL_REQUIRE(l.try_take());
+        model::thread resumed([&] { w.lock(l); });
+        l.unlock(&l); // keeps it for the coroutine, or hands it over
+        MODEL_REQUIRE(!l.try_take());
+        resumed.join();
+    });
+    model::check("adaptive_mutex: the next head is overtaken as often", [] {
+        held_lock l;
+        coroutine first(l);
+        coroutine second(l);
+        l.unlock(&l);
+        MODEL_REQUIRE(l.try_take());
+        l.unlock(&l);
+        MODEL_REQUIRE(!second.is_complete() && l.take_resumed(true));
+        l.unlock(&l);
+        int overtakes = 0;
+        for (; l.try_take(); ++overtakes) {
+            l.unlock(&l);
+        }
+        MODEL_REQUIRE(overtakes == most_overtakes && second.is_complete());
+    });
+}
+
+TEST_CASE("adaptive_mutex: a coroutine that gives up its attempt passes the mutex on") {
+    model::check("adaptive_mutex: cancelled after it was resumed", [] {
+        held_lock l;
+        var<int> data{0};
+        coroutine w(l);
+        queued behind(l);
+        model::thread waiting([&] {
+            l.await(behind, deadline::never());
+            increment(data);
+            l.unlock(&l);
+        });
+        increment(data);
+        l.unlock(&l);
+        int inside = 2;
+        const bool overtakes = model::choose(2) == 1;
+        std::optional<model::thread> unlocking;
+        if (overtakes && l.try_take()) {
+            ++inside;
+            unlocking.emplace([&] {
+                increment(data);
+                l.unlock(&l);
+            });
+        }
+        await(w);
+        if (l.take_resumed(false)) {
+            l.unlock(&l);
+        }
+        waiting.join();
+        unlocking.reset();
+        MODEL_REQUIRE(data == inside && l.take_free());
+    });
+    model::check("adaptive_mutex: stopped when it queues itself again", random_or_long(10'000), [] {
+        held_lock l;
+        var<int> data{0};
+        coroutine w(l);
+        queued behind(l, 1, increments(data));
+        l.unlock(&l);
+        MODEL_REQUIRE(l.try_take() && !l.take_resumed(true));
+        w.reset(adaptive_lock::can_retry);
+        model::thread stopping([&] { stop(l, w); });
+        model::thread unlocking([&] {
+            increment(data);
+            l.unlock(&l);
+        });
+        settle_if_over(w, l.link(w, true));
+        stopping.join();
+        unlocking.join();
+        if (w.outcome() == wait_status::granted) {
+            MODEL_REQUIRE(l.take_resumed(true) && !behind.is_complete());
+            l.unlock(&l);
+        }
+        MODEL_REQUIRE(behind.is_granted() && data == 2 && !l.try_take());
+    });
+    model::check("adaptive_mutex: one behind is stopped while the coroutine is on its way", [] {
+        held_lock l;
+        coroutine w(l);
+        queued behind(l);
+        l.unlock(&l);
+        model::thread stopping([&] { stop(l, behind); });
+        if (l.try_take()) {
+            l.unlock(&l);
+        }
+        w.lock(l);
+        l.unlock(&l);
+        stopping.join();
+        if (behind.outcome() == wait_status::granted) {
+            l.unlock(&l);
+        }
+        MODEL_REQUIRE(l.take_free());
+    });
+}
+
 void three_threads() {
     mutex m;
     var<int> data{0};

@@ -449,6 +449,27 @@ task<> write_often(biased_shared_mutex& m, books& in, int times) {
     }
 }
 
+// Locks it again and again, at times with a time-out, until the task is cancelled.
+task<> lock_often(adaptive_mutex& m, int& inside, std::atomic<int>& counted, std::uint32_t seed) {
+    test::jitter chance(seed);
+    for (int i = 0; i < 200; ++i) {
+        const microseconds rest(chance.below(4) == 0 ? chance.below(60) : 1'000'000);
+        auto held = co_await m.async_lock().with_timeout(rest);
+        if (!held && held.error() == errc::stopped) {
+            co_return;
+        }
+        if (held) {
+            ++inside;
+            ++counted;
+            if (chance.below(8) == 0) {
+                static_cast<void>(co_await this_task::yield().as_result());
+                ++inside;
+                ++counted;
+            }
+        }
+    }
+}
+
 template <class M> task<> lock_both(M& a, M& b, books& in, test::jitter& chance) {
     const auto held = co_await async_lock_all(a, b);
     in.use(1, chance);
@@ -521,6 +542,38 @@ TEST_CASE("biased_shared_mutex: tasks that read on one worker and leave on anoth
         test::join_all(all);
         in.check();
         REQUIRE(in.version() == 2 * times);
+        REQUIRE(test::is_free(m));
+    });
+}
+
+TEST_CASE("adaptive_mutex: tasks of a scheduler, of which some are cancelled, beside threads",
+          "[promise.permits-conserved][promise.cancel-ends-wait]") {
+    scheduler s({.num_workers = 3});
+    test::rounds([&s](std::uint32_t round) {
+        adaptive_mutex m;
+        int inside = 0; // plain: guarded by the mutex
+        std::atomic<int> counted{0};
+        std::vector<join_handle<>> all;
+        for (std::uint32_t i = 0; i < 12; ++i) {
+            all.push_back(s.spawn(lock_often(m, inside, counted, round * 12 + i)));
+        }
+        const auto play = [&](int i, test::jitter& chance) {
+            for (int turn = 0; turn < 100; ++turn) {
+                if (chance.below(2) == 0 ? m.try_lock() : (m.lock(), true)) {
+                    ++inside;
+                    ++counted;
+                    m.unlock();
+                }
+                if (i == 0 && chance.below(20) == 0) {
+                    all[chance.below(12)].cancel();
+                }
+            }
+        };
+        test::players(2, play, round);
+        for (join_handle<>& one : all) {
+            test::ended_by_stop(std::move(one));
+        }
+        REQUIRE(counted == inside);
         REQUIRE(test::is_free(m));
     });
 }

@@ -1,8 +1,12 @@
 // How long a sleeping head of the queue may be overtaken. mutex_test.cpp has what every lock promises.
 
 #include "support/any_wait.hpp"
+#include "support/is_free.hpp"
 #include "support/platforms.hpp"
 #include "support/test.hpp"
+
+#include <bide/sched/run_loop.hpp>
+#include <bide/task/task.hpp>
 
 namespace {
 
@@ -235,4 +239,185 @@ TEST_CASE("adaptive_mutex: if the last waiter gives up while it floats, it is fr
     late::stay = false;
     head.join();
     CHECK(end == test::wait_end::stopped);
+}
+
+namespace {
+
+using native_mutex = bide::adaptive_mutex;
+
+// Coroutines that wait on an executor that the test runs, and keep the mutex.
+template <class Mutex> struct waiting_coroutine {
+    waiting_coroutine(Mutex& m, test::manual_executor& on, std::stop_token stop = {},
+                      bide::deadline until = bide::deadline::never())
+        : frame(wait(m, on, std::move(stop), until, *this)) {
+        frame.start();
+    }
+    waiting_coroutine(const waiting_coroutine&) = delete;
+    waiting_coroutine& operator=(const waiting_coroutine&) = delete;
+    ~waiting_coroutine() = default;
+
+    static test::held wait(Mutex& m, test::manual_executor& on, std::stop_token stop,
+                           bide::deadline until, waiting_coroutine& to) {
+        auto got =
+            co_await m.async_lock().with_stop(std::move(stop)).with_deadline(until).resume_on(on);
+        to.end = test::wait_end_of(got);
+        if (got) {
+            to.lock = std::move(*got);
+        }
+    }
+
+    std::unique_lock<Mutex> lock;
+    std::atomic<test::wait_end> end{};
+    test::held frame;
+};
+
+unsigned overtake_all(native_mutex& m) {
+    unsigned overtakes = 0;
+    for (; overtakes < 4 * native_mutex::max_overtakes && m.try_lock(); ++overtakes) {
+        m.unlock();
+    }
+    return overtakes;
+}
+
+} // namespace
+
+TEST_CASE("adaptive_mutex: a coroutine is overtaken until it runs, at most max_overtakes times",
+          "[promise.bounded-overtaking]") {
+    native_mutex m;
+    test::manual_executor later;
+    m.lock();
+    waiting_coroutine first(m, later);
+    waiting_coroutine second(m, later);
+    m.unlock();
+    CHECK(overtake_all(m) == native_mutex::max_overtakes);
+    CHECK(later.run_all() == 1);
+    REQUIRE(first.lock.owns_lock());
+    first.lock.unlock(); // the next one has as many before it
+    CHECK(overtake_all(m) == native_mutex::max_overtakes);
+    CHECK(later.run_all() == 1);
+    REQUIRE(second.lock.owns_lock());
+    second.lock.unlock();
+    CHECK(test::is_free(m));
+}
+
+TEST_CASE("adaptive_mutex: a coroutine that runs while it is overtaken is handed it next",
+          "[promise.bounded-overtaking]") {
+    native_mutex m;
+    test::manual_executor later;
+    m.lock();
+    waiting_coroutine first(m, later);
+    waiting_coroutine second(m, later);
+    m.unlock();
+    REQUIRE(m.try_lock());
+    CHECK(later.run_all() == 1);
+    CHECK(first.end == test::wait_end::nothing_yet);
+    m.unlock();
+    CHECK_FALSE(m.try_lock());
+    CHECK(later.run_all() == 1);
+    CHECK(first.lock.owns_lock());
+    CHECK(second.end == test::wait_end::nothing_yet);
+    first.lock.unlock();
+    CHECK(later.run_all() == 1);
+    CHECK(second.lock.owns_lock());
+}
+
+TEST_CASE("adaptive_mutex: a coroutine that was resumed to try and gives up passes the mutex on",
+          "[promise.giving-up-passes-on]") {
+    const bool is_overtaken = GENERATE(false, true);
+    const int way = GENERATE(0, 1, 2, 3);
+    CAPTURE(is_overtaken, way);
+    native_mutex m;
+    test::manual_executor later;
+    std::stop_source stop;
+    m.lock();
+    std::optional<waiting_coroutine<native_mutex>> first;
+    const auto soon = steady_clock::now() + (way == 2 ? 1ms : 1h);
+    first.emplace(m, later, stop.get_token(), soon);
+    waiting_coroutine second(m, later);
+    m.unlock();
+    REQUIRE((!is_overtaken || m.try_lock()));
+    switch (way) {
+    case 0: // destroyed before it runs
+        later.drop_all();
+        first.reset();
+        break;
+    case 1: stop.request_stop(); break;
+    case 2: std::this_thread::sleep_until(soon); break;
+    default: // destroyed when it waits again
+        if (is_overtaken) {
+            CHECK(later.run_one());
+        }
+        later.drop_all();
+        first.reset();
+    }
+    later.run_one();
+    const bool ends_early = is_overtaken && (way == 1 || way == 2);
+    if (ends_early) { // tries, and waits no more
+        CHECK(test::eventually([&] {
+            later.run_all();
+            return first->end != test::wait_end::nothing_yet;
+        }));
+        CHECK(first->end == (way == 1 ? test::wait_end::stopped : test::wait_end::timeout));
+    } else if (first) {
+        CHECK(first->lock.owns_lock()); // it was free
+        first->lock.unlock();
+    }
+    if (is_overtaken) {
+        CHECK(second.end == test::wait_end::nothing_yet);
+        m.unlock();
+    }
+    later.run_all();
+    REQUIRE(second.lock.owns_lock());
+    second.lock.unlock();
+    CHECK(test::is_free(m));
+}
+
+TEST_CASE("adaptive_mutex: a task that is cancelled after it was resumed to try",
+          "[promise.cancel-ends-wait]") {
+    const bool is_overtaken = GENERATE(false, true);
+    CAPTURE(is_overtaken);
+    native_mutex m;
+    bide::run_loop loop;
+    test::wait_end end{};
+    m.lock();
+    const auto lock_it = [](native_mutex& of, test::wait_end& to) -> bide::task<> {
+        auto got = co_await of.async_lock().as_result();
+        to = test::wait_end_of(got);
+    };
+    auto waiting = loop.spawn(lock_it(m, end));
+    loop.poll();
+    m.unlock();
+    REQUIRE((!is_overtaken || m.try_lock()));
+    waiting.cancel();
+    loop.run();
+    CHECK(end == (is_overtaken ? test::wait_end::stopped : test::wait_end::through));
+    if (is_overtaken) {
+        m.unlock();
+    }
+    CHECK(test::is_free(m));
+}
+
+TEST_CASE("adaptive_mutex: a thread behind a coroutine that tries") {
+    mutex m;
+    test::manual_executor later;
+    m.lock();
+    waiting_coroutine first(m, later);
+    std::atomic<bool> locked{false};
+    test::team thread(1, [&](int) {
+        m.lock();
+        locked = true;
+        m.unlock();
+    });
+    REQUIRE(late::are_asleep(1));
+    m.unlock(); // resumes the coroutine, and does not wake the thread
+    REQUIRE(m.try_lock());
+    CHECK(later.run_all() == 1);
+    m.unlock(); // hands it to the coroutine
+    CHECK(later.run_all() == 1);
+    REQUIRE(first.lock.owns_lock());
+    CHECK_FALSE(locked);
+    first.lock.unlock();
+    thread.join();
+    CHECK(locked);
+    CHECK(is_free(m));
 }

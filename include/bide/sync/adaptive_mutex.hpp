@@ -3,14 +3,20 @@
 #define BIDE_SYNC_ADAPTIVE_MUTEX_HPP
 
 /// \file
-/// A mutex for short sections that threads enter often. It is unfair, but overtaking is bounded.
+/// A mutex for short sections that threads and coroutines enter often. It is unfair, but overtaking
+/// is bounded.
 //
 // The bound resembles the eventual fairness of the mutex of parking_lot.
 
 #include <bide/sync/lock_operations.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
+
+template <class R> struct wait_payload; // core/wait_ops.hpp
+
 namespace detail {
+
+template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 
 // The protocol of adaptive_mutex: bounded barging.
 //
@@ -19,31 +25,49 @@ namespace detail {
 // running thread may then overtake the head. Each such unlock decrements `left`, the number of
 // overtakes that remain. If `left` is zero, the next unlock hands the mutex to the head. When the
 // head wakes, it reads the clock and tries to take the mutex. If it fails, and max_overtake_time
-// has passed since its first wakeup, the next unlock also hands the mutex over. Coroutines, wakers
-// of other libraries, cases of a select and waiters of a condition_variable are always handed the
-// mutex. They are never woken just to try to take it.
+// has passed since its first wakeup, the next unlock also hands the mutex over.
+//
+// A coroutine of async_lock() may be overtaken, too, but only until it runs. An unlock takes it out
+// of the queue and resumes it, and leaves the mutex free. When the coroutine runs, it tries to take
+// the mutex. If it fails, it queues itself in front of the other waiters, and the next unlock hands
+// it the mutex. While such a coroutine is on its way, no other waiter is woken. If `left` is zero
+// then, an unlock keeps the mutex locked for the coroutine.
+//
+// Other coroutines, wakers of other libraries, cases of a select and waiters of a
+// condition_variable are always handed the mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
 //   taken      the mutex is locked
 //   notified   the head of the queue is awake and will try to take the mutex
-//   handoff    the head was overtaken for max_overtake_time
-//   left       how often the head may still be overtaken
+//   handoff    the head is handed the mutex next; with `resumed`, the coroutine may take it
+//   resumed    a coroutine that was the head is no longer queued, and will try to take the mutex
+//   left       how often the head, or the coroutine that was it, may still be overtaken
 //
-//   taken queued notified
-//     0     0      0       free
-//     1     0      0       taken, no waiter
-//     1     1      0       taken; unlock goes to the queue
-//     1     1      1       taken by an overtaker; the head tries
-//     0     1      1       floating; the head tries
-//     0     1      0       never while the queue's lock is free: no thread would try to take it
-//     (if queued is zero, so are notified, handoff and left)
+//   taken queued notified resumed
+//     0     0      0        0      free
+//     1     0      0        0      taken, no waiter
+//     1     1      0        0      taken; unlock goes to the queue
+//     1     1      1        0      taken by an overtaker; the head tries
+//     0     1      1        0      floating; the head tries
+//     0    0, 1    0        1      floating; the coroutine tries
+//     1    0, 1    0        1      taken by an overtaker, or, with `handoff`, kept for the
+//                                  coroutine; the coroutine tries
+//     0     1      0        0      never while the queue's lock is free: no thread would try
+//     -     -      1        1      never
+//     (if queued and resumed are zero, so are notified, handoff and left)
 //
-// Why the head is not forgotten: the mutex floats only while `notified` is set. Before the head
-// sleeps again, it makes one CAS under the queue's lock. If the mutex is free, the CAS takes it. If
-// not, the CAS clears `notified`, and the next unlock comes after the CAS. That unlock finds
-// `notified` clear and wakes the head again. If the head is cancelled while the mutex floats, the
-// mutex is granted to the next waiter.
+// Why the head is not forgotten: if the head is a thread, the mutex floats only while `notified` is
+// set. Before the head sleeps again, it makes one CAS under the queue's lock. If the mutex is free,
+// the CAS takes it. If not, the CAS clears `notified`, and the next unlock comes after the CAS.
+// That unlock finds `notified` clear and wakes the head again. If the head is cancelled while the
+// mutex floats, the mutex is granted to the next waiter.
+//
+// Why the coroutine is not forgotten: `resumed` is cleared only by its own CAS, which takes the
+// mutex, queues the coroutine or, after its cancellation, gives up the attempt. In the last two
+// cases another thread has the mutex, and its unlock comes after the CAS. That unlock finds
+// `resumed` clear and goes to the queue. If the mutex is free at the CAS, a cancelled coroutine
+// takes it, too, and unlocks it.
 //
 // If a waiter is a case of a select, the unlock first claims the object that the cases share
 // (basic_choice). Then it grants the mutex to the waiter. If the select has chosen another case,
@@ -153,14 +177,18 @@ public:
 
     // Decides by one CAS whether `w` has to wait. If it has to, enqueues `w` and returns waiting.
     // If not, returns the outcome, which the caller publishes.
-    // Requires: w.amount() equals `handed` (below), unless the owner of `w` calls await(). An
-    // unlock always hands the mutex to a waiter with this amount.
-    wait_status link(node& w) noexcept {
+    // `again` is true for a coroutine that was resumed and has failed to take the mutex.
+    // Requires: w.amount() is one of the two constants below, unless the owner of `w` calls
+    // await().
+    wait_status link(node& w, bool again = false) noexcept {
         word seen = lock_word::acquire(word_);
         for (;;) {
-            const bool is_free = (seen & taken) == 0;
-            const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
-            const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
+            const bool is_free = again ? is_for_resumed(seen) : (seen & taken) == 0;
+            const word first = (seen & (queued | resumed)) == 0 ? max_overtakes * one_left : 0;
+            word next = is_free ? (seen | taken) & ~lock_word::both : seen | queued | first;
+            if (again) {
+                next = is_free ? taken_anew(seen) : (next & ~resumed) | handoff;
+            }
             if (is_free && !w.claim()) { // the select has chosen another case: not queued
                 lock_word::release(word_);
                 return wait_status::waiting;
@@ -181,7 +209,7 @@ public:
                 lock_word::wake_after(&word_, seen);
                 return wait_status::granted;
             }
-            queue_.push(w);
+            again ? queue_.push_front(w) : queue_.push(w);
             if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
                 withdraw(w);
                 return forbidden;
@@ -190,7 +218,31 @@ public:
             return wait_status::waiting;
         }
     }
+    // The amount of a waiter that an unlock always hands the mutex to.
     static constexpr std::ptrdiff_t handed = 0;
+    // The amount of a coroutine that an unlock may resume to try. It then calls take_resumed().
+    static constexpr std::ptrdiff_t can_retry = 2;
+
+    // Called by a coroutine with the amount can_retry, after it was resumed or was handed the
+    // mutex. Returns true if it has the mutex now. If another caller has the mutex, returns false:
+    // then, if `stays` is true, the coroutine has to call link(w, true).
+    bool take_resumed(bool stays) noexcept {
+        // Order: relaxed; the coroutine runs after the unlock, and `resumed` has not changed since.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & resumed) != 0) {
+            const bool is_free = is_for_resumed(seen);
+            if (!is_free && stays) {
+                return false;
+            }
+            // Order: acquire [adaptive_mutex.unlock]; the caller sees what earlier owners did.
+            // Failure: look again.
+            if (word_.compare_exchange_weak(seen, (seen & lock_word::both) | taken_anew(seen),
+                                            std::memory_order_acquire, std::memory_order_relaxed)) {
+                return is_free;
+            }
+        }
+        return true;
+    }
 
     // The functions by which an operation waits for the mutex (core/wait_ops.hpp), except
     // collect(). lock_operation() (lock_operations.hpp) adds collect().
@@ -206,6 +258,54 @@ public:
     };
     locking steps() noexcept { return {*this}; }
 
+    // The data of a coroutine's wait beside its node.
+    struct coroutine_payload {
+        retry_on_grant<Platform> again;
+        bool is_coroutine = false; // not a case of a select, nor a callback_wait
+        bool is_undecided = false; // it was queued as a coroutine, and then not cancelled
+    };
+
+    // The operation of a coroutine that an unlock may resume to try.
+    template <class Lock> struct coroutine_locking : lock_wait<locking, Lock> {
+        using base = lock_wait<locking, Lock>;
+        using payload = coroutine_payload;
+
+        wait_status try_now(payload& p) const noexcept {
+            if (!p.is_undecided) {
+                return base::try_now();
+            }
+            p.is_undecided = !this->of.take_resumed(true);
+            return p.is_undecided ? wait_status::waiting : wait_status::granted;
+        }
+        wait_status enqueue(node& w, payload& p) const noexcept {
+            const bool again = std::exchange(p.is_undecided, p.is_coroutine);
+            w.ask(p.is_coroutine ? can_retry : handed);
+            const wait_status what = settle_if_over(w, this->of.link(w, again));
+            if (what != wait_status::waiting) { // if it waits, `w` and `p` may be destroyed
+                p.is_undecided = false;
+            }
+            return what;
+        }
+        bool cancel(node& w, wait_status why, payload& p) const noexcept {
+            const bool ended = base::cancel(w, why);
+            if (ended) {
+                p.is_undecided = false;
+            }
+            return ended;
+        }
+        // The wait of a cancelled task may end here without another try_now().
+        auto collect(wait_status what, payload& p) const noexcept {
+            if (std::exchange(p.is_undecided, false)) {
+                what = this->of.take_resumed(false) ? wait_status::granted : wait_status::stopped;
+            }
+            return base::collect(what);
+        }
+        auto& retry_on_grant(payload& p) const noexcept {
+            p.is_coroutine = true;
+            return p.again;
+        }
+    };
+
     // For a condition_variable: the queue of the mutex, and the amount of each waiter moved there.
     basic_adaptive_lock& waiters() noexcept { return *this; }
     static constexpr std::ptrdiff_t handed_amount() noexcept { return handed; }
@@ -218,12 +318,20 @@ private:
     static constexpr word taken = 8;
     static constexpr word notified = 16;
     static constexpr word handoff = 32;
+    static constexpr word resumed = 64;
     static constexpr word one_left = 256;
 
     // Returns the word of a mutex that a new owner has just taken. If there are waiters, `left` in
     // this word is max_overtakes.
-    word taken_anew() const noexcept {
-        return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
+    word taken_anew() const noexcept { return taken_anew(queued_now()); }
+    static word taken_anew(word seen) noexcept {
+        return (seen & queued) == 0 ? taken : taken | queued | max_overtakes * one_left;
+    }
+    word queued_now() const noexcept { return queue_.empty() ? 0 : queued; }
+
+    // Returns whether a coroutine that was resumed may take the mutex.
+    static bool is_for_resumed(word seen) noexcept {
+        return (seen & taken) == 0 || (seen & handoff) != 0;
     }
 
     BIDE_NOINLINE void unlock_slow(const void* owner) noexcept {
@@ -234,7 +342,9 @@ private:
                 fatal("adaptive_mutex", owner, "unlocked while not locked");
             }
             word next = seen & ~taken;
-            if ((seen & queued) != 0) {
+            if ((seen & resumed) != 0) {
+                next = seen < one_left ? seen | handoff : next - one_left;
+            } else if ((seen & queued) != 0) {
                 if ((seen & (notified | handoff)) != notified || seen < one_left) {
                     break;
                 }
@@ -257,6 +367,9 @@ private:
         }
         node& head = queue_.front();
         const bool may_float = (seen & handoff) == 0 && seen >= one_left && head.amount() != handed;
+        if (may_float && head.amount() == can_retry) {
+            return resume_to_try((seen & ~(taken | queued)) - one_left);
+        }
         const bool trying = (seen & notified) != 0;
         const auto sleeper = head.where();
         if (may_float && (trying || head.rouse())) {
@@ -267,6 +380,16 @@ private:
             return;
         }
         hand_over();
+    }
+    // Takes the head, a coroutine, out of the queue and resumes it. Stores the word `next`, and
+    // releases the lock of the queue.
+    void resume_to_try(word next) noexcept {
+        basic_wake_list<Platform> head;
+        head.push(queue_.pop());
+        // Order: release [lock_bits.release], by release_as(); it is also the release
+        // [adaptive_mutex.unlock].
+        lock_word::release_as(word_, next | resumed | queued_now());
+        head.publish(wait_status::granted);
     }
     // Hands the mutex to the first waiter that can still take it, and releases the lock of the
     // queue. A case of a select cannot take the mutex after the select has chosen another case. If
@@ -339,9 +462,11 @@ private:
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
         for (;;) {
-            const bool claim = was_head && !queue_.empty() && (seen & taken) == 0;
+            const bool claim = was_head && !queue_.empty() && (seen & (taken | resumed)) == 0;
             word next = seen & ~lock_word::both;
-            if (claim) {
+            if ((seen & resumed) != 0) {
+                next = (next & ~queued) | queued_now();
+            } else if (claim) {
                 next = seen | taken;
             } else if (was_head) {
                 next = (next & taken) | (taken_anew() & ~taken);
@@ -381,12 +506,14 @@ private:
 
 } // namespace detail
 
-/// A mutex for short sections that threads enter often. TimedLockable, not recursive. It is unfair:
-/// a thread that finds the mutex free takes it before the waiters do. Overtaking is bounded. The
-/// first waiter is overtaken at most max_overtakes times. If it still fails to lock when
-/// max_overtake_time has passed after its first wakeup, the next unlock() hands it the mutex.
-/// Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock() always
-/// hands it the mutex.
+/// A mutex for short sections that threads and coroutines enter often. TimedLockable, not
+/// recursive. It is unfair: a caller that finds the mutex free takes it before the waiters do.
+/// Overtaking is bounded. The first waiter is overtaken at most max_overtakes times. If a thread
+/// still fails to lock when max_overtake_time has passed after its first wakeup, the next unlock()
+/// hands it the mutex. If a coroutine fails to lock when it runs, the next unlock() hands it the
+/// mutex. Only a coroutine that waits by async_lock() is overtaken. If the first waiter is a case
+/// of a select, a callback_wait, or another operation of a coroutine, unlock() always hands it the
+/// mutex.
 ///
 /// lock_operations has the functions that lock it: lock(), with a stop token or without,
 /// try_lock(), try_lock_for(), try_lock_until(), async_lock(). try_lock() locks it even if there
@@ -420,6 +547,15 @@ public:
 
     basic_adaptive_mutex& operator=(basic_adaptive_mutex&&) = delete;
 
+    /// Locks the mutex as lock() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
+    basic_async_op<std::unique_lock<basic_adaptive_mutex>, Platform> async_lock() {
+        const auto adopt = [this]() noexcept {
+            return std::unique_lock<basic_adaptive_mutex>(*this, std::adopt_lock);
+        };
+        return {typename queue::template coroutine_locking<decltype(adopt)>{{{lock_}, adopt}}};
+    }
+
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept {
@@ -434,6 +570,13 @@ private:
     queue& exclusive() noexcept { return lock_; }
 
     queue lock_;
+};
+
+/// The data of a coroutine's wait for an adaptive_mutex.
+template <class Platform>
+struct wait_payload<result<std::unique_lock<basic_adaptive_mutex<Platform>>>> {
+    /// The type of the data.
+    using type = typename detail::basic_adaptive_lock<Platform>::coroutine_payload;
 };
 
 /// An adaptive mutex for users.

@@ -16,7 +16,8 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// A mutex that threads and coroutines acquire in the order in which they came. Not recursive.
 /// TimedLockable. Any thread may unlock it, so a coroutine may hold it across a suspension and a
-/// change of thread. For short sections that threads enter often, adaptive_mutex is faster.
+/// change of thread. For short sections that many threads or tasks enter often, adaptive_mutex is
+/// faster.
 ///
 /// \code
 /// bide::mutex accounts;
