@@ -479,9 +479,10 @@ public:
         }
         std::int64_t begin = 0;
         if constexpr (LongestNs != 0) {
-            if (site_->expected_ns(iterations) <= LongestNs) {
+            const std::int64_t most_ns = site_->alone_ns(in_->pool(), LongestNs, iterations);
+            if (most_ns != 0) {
                 begin = platform::now();
-                if (const std::int64_t end = run_briefly(begin); end != 0) {
+                if (const std::int64_t end = run_briefly(begin, most_ns); end != 0) {
                     return site_->learn(end - begin, iterations);
                 }
             }

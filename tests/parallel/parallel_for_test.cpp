@@ -76,7 +76,7 @@ struct brief_forks : lone_forks {
     }
     template <std::int64_t LongestNs = 0, class Brief, class F>
     void enter_loop(std::uint64_t, Brief&& run_briefly, F&& f) const {
-        if (run_briefly(manual_time::now()) == 0) {
+        if (run_briefly(manual_time::now(), std::int64_t{4'000}) == 0) {
             enter(f);
         }
     }

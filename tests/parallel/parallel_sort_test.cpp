@@ -115,32 +115,39 @@ struct record {
     int place;
 };
 
-std::vector<record> records(const numbers& keys) {
-    std::vector<record> made;
+// For the branchless parts that copy elements, but do not select among their values.
+struct wide {
+    number key;
+    int place;
+    std::array<char, 40> rest{};
+};
+
+template <class T = record> std::vector<T> records(const numbers& keys) {
+    std::vector<T> made;
     made.reserve(keys.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
-        made.emplace_back(keys[i], static_cast<int>(i));
+        made.push_back(T{keys[i], static_cast<int>(i)});
     }
     return made;
 }
 
 const order<number> by_value = std::less<>();
 const order<number> by_key = [](number a, number b) { return a >> 32 < b >> 32; };
-order<record> on_keys(order<number> less) {
-    return [less](const record& a, const record& b) { return less(a.key, b.key); };
+template <class T = record> order<T> on_keys(order<number> less) {
+    return [less](const T& a, const T& b) { return less(a.key, b.key); };
 }
 const order<record> by_record_key = [](const record& a, const record& b) { return a.key < b.key; };
 
-bool is_stably_sorted(const std::vector<record>& v) {
+template <class T> bool is_stably_sorted(const std::vector<T>& v) {
     return std::is_sorted(v.begin(), v.end(), [](const auto& a, const auto& b) {
         return a.key != b.key ? a.key < b.key : a.place < b.place;
     });
 }
 
 // Requires each place from 0 to n - 1 once, with its key, and no element that was only moved from.
-bool all_there(const std::vector<record>& v, const numbers& keys) {
+template <class T> bool all_there(const std::vector<T>& v, const numbers& keys) {
     std::vector<char> seen(v.size());
-    for (const record& r : v) {
+    for (const T& r : v) {
         const auto at = static_cast<std::size_t>(r.place);
         if (at >= v.size() || seen[at]++ != 0 || r.key != keys[at]) {
             return false;
@@ -165,7 +172,7 @@ bool all_there(const numbers& v, const numbers& keys) {
 }
 
 bool is_at(number e, const numbers& keys, std::size_t place) { return e == keys[place]; }
-bool is_at(const record& r, const numbers&, std::size_t place) {
+bool is_at(const auto& r, const numbers&, std::size_t place) {
     return r.place == static_cast<int>(place);
 }
 
@@ -331,9 +338,14 @@ TEST_CASE("parallel_sort: sorts all small sizes") {
                     e = script.chance.below(range);
                 }
                 const numbers expected = sorted(v);
+                std::vector<record> large = records(v);
+                const numbers keys = v;
                 sort(script, stably, v, by_value);
+                sort(script, stably, large, by_record_key);
                 INFO(n << " below " << range << (stably ? ", stably" : ""));
                 REQUIRE(v == expected);
+                REQUIRE(all_there(large, keys));
+                REQUIRE(std::ranges::is_sorted(large, {}, &record::key));
             }
         }
     }
@@ -371,12 +383,16 @@ TEST_CASE("parallel_stable_sort: equal elements keep their order", "[promise.sor
             }
             numbers small = keyed(keys);
             std::vector<record> large = records(keys);
+            std::vector<wide> copied = records<wide>(keys);
             sort(script, true, small, by_key);
             sort(script, true, large, by_record_key);
+            sort(script, true, copied, on_keys<wide>(by_value));
             INFO(names[of] << ", " << n);
             REQUIRE(std::is_sorted(small.begin(), small.end()));
             REQUIRE(is_stably_sorted(large));
             REQUIRE(all_there(large, keys));
+            REQUIRE(is_stably_sorted(copied));
+            REQUIRE(all_there(copied, keys));
         }
     }
 }
@@ -669,6 +685,8 @@ TEST_CASE("parallel_sort: a comparison that throws loses no element", "[promise.
             REQUIRE(is_sorted == (left >= 0));
             left = at;
             survives<number>(script, stably, keys, keys, less);
+            left = at;
+            survives<wide>(script, stably, records<wide>(keys), keys, on_keys<wide>(less));
         }
     }
 }
@@ -738,6 +756,7 @@ TEST_CASE("parallel_sort: comparisons that are no order lose no element, and tou
         INFO(kind << ", " << n << ", " << percent << " % less" << (stably ? ", stably" : ""));
         REQUIRE(survives<number>(script, stably, keys, keys, less));
         REQUIRE(survives<record>(script, stably, records(keys), keys, on_keys(less)));
+        REQUIRE(survives<wide>(script, stably, records<wide>(keys), keys, on_keys<wide>(less)));
     }
 }
 

@@ -27,6 +27,24 @@ TEST_CASE("parallel_transform: the output may be the input") {
     CHECK(std::count(numbers.begin(), numbers.end(), 6) == 10'000);
 }
 
+TEMPLATE_TEST_CASE("parallel_transform: writes all places of any size, and no other", "",
+                   std::uint8_t, std::uint16_t, double) {
+    bide::scheduler s(test::with(2, true));
+    for (std::size_t size = 0; size != 300; ++size) {
+        std::vector<int> in(size);
+        std::iota(in.begin(), in.end(), 0);
+        std::vector<TestType> out(size + 2, TestType{77});
+        bide::parallel_transform(s, in, out.begin() + 1,
+                                 [](int i) { return static_cast<TestType>(i % 50); });
+        bool is_right = out.front() == TestType{77} && out.back() == TestType{77};
+        for (std::size_t i = 0; i != size; ++i) {
+            is_right = is_right && out[i + 1] == static_cast<TestType>(i % 50);
+        }
+        INFO(size);
+        REQUIRE(is_right);
+    }
+}
+
 TEST_CASE("parallel_transform: values may be move-only, and functions members") {
     bide::scheduler s(test::with(2, true));
     const std::vector<std::string> words(500, "four");

@@ -162,6 +162,26 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
     CHECK(pool.wakes_for_arms() == 2 - spare);
 }
 
+TEST_CASE("spread: a short loop begins alone only if a fork-join would cause a vain wake") {
+    lone_owner owner;
+    using lane = bide::detail::basic_fork_lane<bide::native_platform>;
+    bide::detail::basic_pool<bide::native_platform> pool(owner, {3, true, nullptr, 4'000'000});
+    bide::detail::basic_fork_call_site<bide::native_platform> site;
+    const auto alone = [&] { return site.alone_ns(pool, 2'000, 1'000); };
+    CHECK(alone() == 0); // its time is unknown
+    site.learn(10'000, 1'000);
+    CHECK(alone() == 0); // no worker sleeps
+    CHECK_FALSE(pool.idle().announce(1, false, false));
+    CHECK(alone() == 20'000);
+    CHECK(site.alone_ns(pool, 2'000, 100) == 4'000);
+    CHECK(site.alone_ns(pool, 2'000, 10'000) == 0); // 100 us are worth a wake
+    CHECK(pool.idle().announce(0, false, true));
+    CHECK(alone() == 0); // the timed sleeper would find the arms
+    CHECK(site.alone_ns(pool, 2'000, 100) == 4'000);
+    CHECK(lane::worth_a_wake_ns() >= 20'000);
+    CHECK(lane::worth_a_wake_ns() <= 100'000);
+}
+
 TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker",
           "[promise.leaves-spread]") {
     lone_owner owner;

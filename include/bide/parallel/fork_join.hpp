@@ -249,10 +249,11 @@ private:
 
 // Calls f() in a fork-join of `s`. If the calling thread is already in a fork-join of `s`, f()
 // becomes a part of that fork-join. `iterations` is the number of iterations of the fork-join.
-// Their time is estimated from earlier calls. If the estimate is at most LongestNs nanoseconds,
-// in_fork() calls run_briefly(now) before f(), outside of a fork-join. If run_briefly() has run all
-// iterations, it returns the current time, and f() is not called. If it returns 0, iterations
-// remain, and f() runs them.
+// Their time is estimated from earlier calls. If the estimate is at most LongestNs nanoseconds, or
+// not worth the wake that a fork-join would cause, in_fork() calls run_briefly(now, most_ns) before
+// f(), outside of a fork-join. If run_briefly() has run all iterations, it returns the current
+// time, and f() is not called. After `most_ns` nanoseconds, it returns 0. Then iterations remain,
+// and f() runs them.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
@@ -268,9 +269,10 @@ in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_brie
     static constinit basic_fork_call_site<native_platform> site;
     std::int64_t begin = 0;
     if constexpr (LongestNs != 0) {
-        if (site.expected_ns(iterations) <= LongestNs) {
+        const std::int64_t most_ns = site.alone_ns(core.pool(), LongestNs, iterations);
+        if (most_ns != 0) {
             begin = native_platform::now();
-            if (const std::int64_t end = run_briefly(begin); end != 0) {
+            if (const std::int64_t end = run_briefly(begin, most_ns); end != 0) {
                 site.learn(end - begin, iterations);
                 return {};
             }

@@ -147,8 +147,9 @@ void parallel_for(const fork_policy& on, Range&& range, fork_scratch<Make>& scra
     const auto all = detail::elements_of(range);
     detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
         const auto mine = scratch.borrow();
-        detail::each_element(all.at(from), all.at(to), [&](auto&& element) {
-            static_cast<void>(std::invoke(body, *mine, static_cast<decltype(element)>(element)));
+        auto& object = *mine;
+        detail::each_element(all.at(from), all.at(to), [&body, &object](auto&& element) {
+            static_cast<void>(std::invoke(body, object, static_cast<decltype(element)>(element)));
         });
     });
 }

@@ -31,8 +31,10 @@
 // predicts at most 2 us for a whole loop, the loop starts without a fork-join: it visits one
 // element, then up to 64, and so on, in steps that grow as chunks do. If the loop has not ended
 // after 4 us, the remaining elements become a fork-join. So a short loop costs about four reads of
-// the clock. If the first element unexpectedly takes long, the fork-join of the other elements
-// begins after this one element.
+// the clock. A longer loop starts in the same way if a fork-join would cause a wake that the loop
+// is not worth (fork_lane.hpp). It becomes a fork-join if an element takes as long as a chunk, or
+// if the loop takes twice as long as expected. If the first element unexpectedly takes long, the
+// fork-join of the other elements begins after this one element.
 //
 // While the first element of a part is visited, the other elements of the part are an arm, which
 // thieves may take. So an idle worker takes them, even if the first element takes longer than all
@@ -223,8 +225,8 @@ public:
         if (keeps_unit_) {
             return forks_.enter(run_rest);
         }
-        const auto brief = [this, &front, &part](std::int64_t begin) {
-            return run_briefly(front, part, begin);
+        const auto brief = [this, &front, &part](std::int64_t begin, std::int64_t most_ns) {
+            return run_briefly(front, part, begin, most_ns);
         };
         forks_.template enter_loop<longest_brief_ns>(size, brief, run_rest);
     }
@@ -272,10 +274,12 @@ private:
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 
     // Visits one element, and then more at a time, in steps that grow as chunks do. So the time of
-    // an element is known before many were visited. Ends when the part is empty or has taken as
-    // long as a chunk. Returns 0 if elements remain to be visited, and else the current time.
+    // an element is known before many were visited. Ends when the part is empty or has taken
+    // `most_ns` nanoseconds, or if an element takes as long as a chunk. Returns 0 if elements
+    // remain to be visited, and else the current time.
     template <class Front>
-    std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin) {
+    std::int64_t run_briefly(Front& front, range& part, const std::int64_t begin,
+                             const std::int64_t most_ns) {
         std::uint64_t chunk = 1;
         for (std::int64_t before = begin;;) {
             const std::uint64_t left = part.size();
@@ -284,10 +288,12 @@ private:
             if (!goes_on || part.empty()) {
                 return after;
             }
-            if (after - begin >= chunk_time) {
+            const std::uint64_t visited = left - part.size();
+            if (after - begin >= most_ns ||
+                (after - before) / chunk_time >= static_cast<std::int64_t>(visited)) {
                 return 0;
             }
-            chunk = next_chunk(left - part.size(), after - before);
+            chunk = next_chunk(visited, after - before);
             before = after;
         }
     }

@@ -103,7 +103,7 @@ private:
     }
 
     template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
-        if constexpr (sorts_branchless<It>) {
+        if constexpr (moves_branchless<It>) {
             while (end - at > block && goes_on<descends>(at, less)) {
                 at += block;
             }
@@ -378,7 +378,7 @@ void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
 template <class From, class To, class Compare>
 void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
-    if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
+    if constexpr (moves_branchless<From> && moves_branchless<To>) {
         detail::merge_both_ends(rest, less);
         detail::merge_few_with_many(rest, less);
     } else {
@@ -595,29 +595,57 @@ std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>&
 // True if the ranges are merged without branches that depend on the elements.
 template <class Left, class Right>
 inline constexpr bool merges_branchless =
-    is_cheap_to_copy<std::iter_value_t<Left>> &&
+    is_trivial_to_copy<std::iter_value_t<Left>> && sizeof(std::iter_value_t<Left>) <= 64 &&
     std::is_same_v<std::iter_value_t<Left>, std::iter_value_t<Right>> &&
     std::is_same_v<std::remove_cvref_t<std::iter_reference_t<Left>>, std::iter_value_t<Left>> &&
     std::is_lvalue_reference_v<std::iter_reference_t<Left>> &&
     std::is_same_v<std::iter_reference_t<Left>, std::iter_reference_t<Right>>;
 
 // Merges [left, left_end) and [right, right_end), and writes the result from `to` on, without
-// branches that depend on the elements.
+// branches that depend on the elements. Merges from both ends at once, which gives the processor
+// two independent chains of loads.
 template <class Left, class Right, class Out, class ComesFirst>
-void merge_copies(Left left, const Left left_end, Right right, const Right right_end, Out to,
+void merge_copies(Left left, Left left_end, Right right, Right right_end, Out to,
                   const ComesFirst& comes_first) {
+    using left_difference = std::iter_difference_t<Left>;
+    using right_difference = std::iter_difference_t<Right>;
+    const auto put = [](std::ptrdiff_t from_right, const Left& l, const Right& r, const Out& out) {
+        const auto zero = reinterpret_cast<std::uintptr_t>(std::addressof(*l));
+        const auto one = reinterpret_cast<std::uintptr_t>(std::addressof(*r));
+        const std::uintptr_t chosen =
+            zero + ((one - zero) & (0 - static_cast<std::uintptr_t>(from_right)));
+        *out = *reinterpret_cast<const std::iter_value_t<Left>*>(chosen);
+    };
+    const auto take_first = [&] {
+        const std::ptrdiff_t from_right = detail::as_number(comes_first(*right, *left));
+        put(from_right, left, right, to);
+        ++to;
+        right += static_cast<right_difference>(from_right);
+        left += static_cast<left_difference>(1 - from_right);
+    };
     while (left != left_end && right != right_end) {
-        // A round is so short that neither range can end before its last step.
-        for (auto i = (std::min)(static_cast<std::uint64_t>(left_end - left),
-                                 static_cast<std::uint64_t>(right_end - right));
-             i != 0; --i, ++to) {
-            const std::ptrdiff_t from_right = detail::as_number(comes_first(*right, *left));
-            const auto* const next =
-                from_right != 0 ? std::addressof(*right) : std::addressof(*left);
-            *to = *next;
-            right += static_cast<std::iter_difference_t<Right>>(from_right);
-            left += static_cast<std::iter_difference_t<Left>>(1 - from_right);
+        const auto least = (std::min)(static_cast<std::uint64_t>(left_end - left),
+                                      static_cast<std::uint64_t>(right_end - right));
+        if (least == 1) {
+            take_first();
+            continue;
         }
+        // A round is so short that neither range can end before its last step.
+        Left left_back = left_end - 1;
+        Right right_back = right_end - 1;
+        Out back = to + static_cast<std::iter_difference_t<Out>>(left_back - left) +
+                   static_cast<std::iter_difference_t<Out>>(right_end - right);
+        for (auto i = least / 2; i != 0; --i) {
+            take_first();
+            const std::ptrdiff_t from_left =
+                detail::as_number(comes_first(*right_back, *left_back));
+            put(1 - from_left, left_back, right_back, back);
+            --back;
+            left_back -= static_cast<left_difference>(from_left);
+            right_back -= static_cast<right_difference>(1 - from_left);
+        }
+        left_end = left_back + 1;
+        right_end = right_back + 1;
     }
     std::ranges::copy(right, right_end, std::ranges::copy(left, left_end, to).out);
 }

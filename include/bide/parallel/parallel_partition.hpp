@@ -72,7 +72,7 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
         } while (!goes_left(*last));
         std::ranges::iter_swap(first, last);
         ++first;
-        if constexpr (sorts_branchless<It>) {
+        if constexpr (moves_branchless<It>) {
             return {detail::cyclic_partition(first, last, goes_left), false};
         }
     }
@@ -161,7 +161,7 @@ division<It> partition_by(It begin, It end, Compare& less, const Divide& divide)
         }
     };
     division<It> parts{};
-    if constexpr (sorts_branchless<It>) {
+    if constexpr (moves_branchless<It>) {
         // Passes the pivot by value. Stores to the range do not change the copy, so it can stay in
         // a register.
         parts = divide(begin + 1, end,

@@ -18,7 +18,8 @@
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a short loop
 // does (parallel_for.hpp): one thread computes the tree from the left. That thread reads the clock
 // each time the number of iterations has doubled. If it finds that 4 us have passed, the remaining
-// part of the same tree becomes a fork-join.
+// part of the same tree becomes a fork-join. As with a loop, more time may pass if a fork-join
+// would cause a wake that the reduction is not worth.
 
 #include <bide/parallel/parallel_for.hpp>
 
@@ -53,8 +54,9 @@ public:
             !options.stop.stop_possible()) {
             forks_.template enter_loop<longest_brief_ns>(
                 all.size(),
-                [&](std::int64_t now) {
+                [&](std::int64_t now, std::int64_t most_ns) {
                     begin_ = now;
+                    most_ns_ = most_ns;
                     return begin(all, result) ? platform::now() : 0;
                 },
                 [&] { reduce(all, result); });
@@ -79,9 +81,9 @@ private:
 
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Reduces the leftmost leaf and then the nodes above it, until chunk_time has passed. Returns
-    // true if all of `part` is reduced. Reads the clock each time the number of iterations has
-    // doubled.
+    // Reduces the leftmost leaf and then the nodes above it. Gives up after `most_ns_` nanoseconds,
+    // or if an iteration takes as long as a chunk. Returns true if all of `part` is reduced. Reads
+    // the clock each time the number of iterations has doubled.
     bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
             result.emplace(fold(part));
@@ -90,7 +92,8 @@ private:
         } else {
             if (done_ >= 2 * checked_) {
                 checked_ = done_;
-                if (platform::now() - begin_ >= chunk_time) {
+                const std::int64_t ns = platform::now() - begin_;
+                if (ns >= most_ns_ || ns / chunk_time >= static_cast<std::int64_t>(done_)) {
                     return false;
                 }
             }
@@ -165,6 +168,7 @@ private:
     std::uint64_t done_ = 0;    // the iterations of the node that begin() has reduced
     std::uint64_t checked_ = 0; // the value of done_ when begin() last read the clock
     std::int64_t begin_ = 0;    // the time at which begin() was called
+    std::int64_t most_ns_ = 0;  // how long begin() may run
 };
 
 // True if the grouping does not change the result: a sum of integers, which wraps around.

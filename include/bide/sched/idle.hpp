@@ -120,6 +120,12 @@ public:
         return wake(searching_ | is_timed, is_timed);
     }
 
+    /// Returns true if wake_for_brief_arm() would wake a worker now.
+    bool wakes_for_brief_arm() const noexcept {
+        // Order: relaxed; a hint.
+        return push_policy{searching_ | is_timed, 0}.wakes(word_.load(std::memory_order_relaxed));
+    }
+
     /// Wakes the worker `which` for a pinned job. If that worker sleeps, counts it as searching and
     /// returns true. The caller must then unpark it.
     [[nodiscard]] bool wake_worker(unsigned which) noexcept {

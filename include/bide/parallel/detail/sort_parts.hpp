@@ -39,23 +39,28 @@ void in_one_fork(const On& on, std::uint64_t elements, std::uint64_t steps, cons
 
 // ---- Elements and their moves
 
-// True for elements that are cheap to copy: up to 16 bytes. Algorithms copy them without branches,
-// even if the copy is not needed, because a mispredicted branch costs more. Two kinds of trivially
-// copyable types are excluded: those that can only be moved, and those whose constructor template
-// would be chosen in place of the copy constructor.
+// True for elements that are copied as bytes. Two kinds of trivially copyable types are excluded:
+// those that can only be moved, and those whose constructor template would be chosen in place of
+// the copy constructor.
 template <class T>
-inline constexpr bool is_cheap_to_copy =
+inline constexpr bool is_trivial_to_copy =
     std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
     std::is_trivially_constructible_v<T, const T&> && std::is_trivially_assignable_v<T&, T&> &&
-    std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
+    std::is_trivially_assignable_v<T&, const T&>;
 
-// True if the iterator refers to elements that are cheap to copy. An iterator whose reference is a
-// proxy is excluded, because such an iterator has its own functions to move and swap.
-template <class It>
-inline constexpr bool sorts_branchless =
-    is_cheap_to_copy<std::iter_value_t<It>> &&
+// True if the iterator refers to such elements, of up to `Most` bytes. Algorithms copy them without
+// branches, even if the copy is not needed, because a mispredicted branch costs more. An iterator
+// whose reference is a proxy is excluded, because such an iterator has its own functions to move
+// and swap.
+template <class It, std::size_t Most = 64>
+inline constexpr bool moves_branchless =
+    is_trivial_to_copy<std::iter_value_t<It>> && sizeof(std::iter_value_t<It>) <= Most &&
     std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
     std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
+
+// True if a few elements are sorted by selecting among their values. Few larger elements are sorted
+// by insertion.
+template <class It> inline constexpr bool sorts_branchless = moves_branchless<It, 16>;
 
 // Moves elements as std::ranges::move() does.
 template <class From, class To> To move_elements(From first, From last, To to) {
@@ -91,11 +96,11 @@ template <class It> It ahead(It it, std::ptrdiff_t n) {
     return it + static_cast<std::iter_difference_t<It>>(n);
 }
 
-// Returns 0 or 1. This form keeps clang from making a branch for the condition. With a branch, a
-// merge of random numbers takes twice as long. g++ makes no branch in any case.
+// Returns 0 or 1. This form keeps compilers from making a branch for the condition. With a branch, a
+// merge of random numbers takes twice as long.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
-#if defined(__clang__)
+#if defined(__GNUC__)
     asm("" : "+r"(number));
 #endif
     return number;

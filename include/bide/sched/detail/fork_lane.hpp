@@ -57,12 +57,16 @@
 // thief would make a small fork-join look large, and the next fork-join would wake too many
 // workers.
 //
-// A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
-// longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
+// A fork-join may wake one worker for each 20 us of its expected work. If a wake takes its caller
+// more than 3.3 us, the work must be six times as long as the wake, but at most 100 us: on some
+// virtual machines a wake takes its caller 15 us, and the worker runs another 15 us later. If the
+// fork-join has already taken longer than expected when a thief comes, the time that it has taken
+// counts in place of the expected work.
 // It wakes one worker even for less work, unless an idle worker sleeps with a time-out: the timed
 // sleeper (pool.hpp) then finds the arms. While there is a timed sleeper, the fork-join wakes no
 // worker either if at least as many callers own no worker as workers sleep
-// (basic_pool::add_callers).
+// (basic_pool::add_callers). A loop that is not worth a wake, but would cause one because there is
+// no timed sleeper, begins without a fork-join (alone_ns() of basic_fork_call_site).
 //
 // If the fork-join is a loop, the place stores the work of one iteration, so that the estimate fits
 // short and long runs. These numbers affect only the speed, because the owner runs each arm that no
@@ -271,10 +275,23 @@ public:
         }
     }
 
+    // Returns the time that a fork-join must take to be worth one wake: six times what a wake takes
+    // its caller, but between 20 and 100 us.
+    static std::int64_t worth_a_wake_ns() noexcept {
+        constexpr std::int64_t least = 20'000;
+        if constexpr (Platform::model) {
+            return least;
+        } else {
+            constexpr std::int64_t most = 100'000;
+            // Order: relaxed; an estimate.
+            return std::clamp(6 * wake_ns_.load(std::memory_order_relaxed), least, most);
+        }
+    }
     // Returns how many wakes a fork-join of this duration is worth.
     static std::uint32_t worth_of(std::int64_t ns) noexcept {
         constexpr std::int64_t most = 1 << 20;
-        return static_cast<std::uint32_t>(std::clamp(ns / worth_a_wake_ns, std::int64_t{0}, most));
+        return static_cast<std::uint32_t>(
+            std::clamp(ns / worth_a_wake_ns(), std::int64_t{0}, most));
     }
     std::uint32_t worth() const noexcept {
         // Order: relaxed; a hint.
@@ -306,7 +323,17 @@ private:
     }
 
     static constexpr depth_type most_public = depth_type{1} << 30;
-    static constexpr std::int64_t worth_a_wake_ns = 20'000;
+
+    // Learns from a wake that has taken its caller `ns` nanoseconds. A wake in which the caller was
+    // preempted counts no more than a few microseconds.
+    static void learn_wake(std::int64_t ns) noexcept {
+        if constexpr (!Platform::model) {
+            // Order: relaxed, both; an estimate, and a lost update does no harm.
+            const std::int64_t old = wake_ns_.load(std::memory_order_relaxed);
+            const std::int64_t counted = (std::min)(ns, 2 * old + 1'000);
+            wake_ns_.store(old + (counted - old) / 8, std::memory_order_relaxed);
+        }
+    }
 
     BIDE_NOINLINE typename job::end wait_for(job& mine, basic_fork_lane& from,
                                              bool helps) noexcept {
@@ -353,7 +380,11 @@ private:
     }
 
     BIDE_COLD void wake(bool is_brief) noexcept {
-        overhead_.ns += pool_.fork_published(is_brief || !is_worth_a_wake());
+        const std::int64_t ns = pool_.fork_published(is_brief || !is_worth_a_wake());
+        overhead_.ns += ns;
+        if (ns != 0) {
+            learn_wake(ns);
+        }
     }
     // Sleeps on the parker of the lane that the job was stolen from.
     void sleep(basic_fork_lane& from) noexcept {
@@ -362,6 +393,9 @@ private:
         from.parker_.park();
         set_outside(was_outside);
     }
+
+    // How long a wake takes its caller, on average.
+    inline static typename Platform::template atomic<std::int64_t> wake_ns_{0};
 
     basic_fork_deque<Platform, job> deque_;
     basic_pool<Platform>& pool_;
@@ -617,6 +651,21 @@ public:
         const std::int64_t average = average_.load(std::memory_order_relaxed);
         const double ns = static_cast<double>(average) * static_cast<double>(iterations) / scale;
         return average == unknown || ns >= most_ns ? unknown : static_cast<std::int64_t>(ns);
+    }
+
+    // Returns for how many nanoseconds a loop runs on the calling thread alone before it becomes a
+    // fork-join. Returns 0 if it begins as a fork-join. A loop begins alone if it is expected to
+    // take at most `longest_ns`, or if the fork-join would cost a wake that it is not worth.
+    std::int64_t alone_ns(basic_pool<Platform>& in, std::int64_t longest_ns,
+                          std::uint64_t iterations) const noexcept {
+        constexpr std::int64_t least = 4'000;
+        const std::int64_t expected = expected_ns(iterations);
+        if (expected <= longest_ns) {
+            return least;
+        }
+        const bool is_vain = expected < basic_fork_lane<Platform>::worth_a_wake_ns() &&
+                             in.idle().wakes_for_brief_arm();
+        return is_vain ? (std::max)(least, 2 * expected) : 0;
     }
 
     // Returns how many wakes the fork-join is worth.

@@ -8,6 +8,7 @@
 //!
 //!     rayon_bench --version
 
+mod contested;
 mod loops;
 mod matmul;
 mod recursion;
@@ -38,6 +39,9 @@ fn run(workload: &str, job: &Job) -> Option<Vec<f64>> {
         "sum" => loops::sum(job),
         _ => {
             let (kind, order) = workload.split_once('_')?;
+            if kind == "contested" {
+                return contested::run(order, job);
+            }
             let order = sorts::order(order)?;
             match kind {
                 "sort" => sorts::unstable(job, order),
