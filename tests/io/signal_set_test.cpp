@@ -91,8 +91,9 @@ TEST_CASE("signal_set: threads and coroutines receive signals in the order of th
     REQUIRE(order == std::vector<int>{1, 3});
 }
 
-TEST_CASE("signal_set: a signal that nothing waits for is kept, counts once, and the lowest comes first",
-          "[promise.signal-once]") {
+TEST_CASE(
+    "signal_set: a signal that nothing waits for is kept, counts once, and the lowest comes first",
+    "[promise.signal-once]") {
     signal_set last({SIGUSR2}); // receives after the set that is made later
     signal_set set({SIGUSR1, SIGUSR2});
     REQUIRE(SIGUSR1 < SIGUSR2);
@@ -107,7 +108,8 @@ TEST_CASE("signal_set: a signal that nothing waits for is kept, counts once, and
     REQUIRE(last.wait_until(deadline::poll()) == std::nullopt);
 }
 
-TEST_CASE("signal_set: a time-out, a stop or a cancellation loses no signal", "[promise.signal-once]") {
+TEST_CASE("signal_set: a time-out, a stop or a cancellation loses no signal",
+          "[promise.signal-once]") {
     signal_set set({SIGUSR1});
     run_loop loop;
     REQUIRE(set.wait_for(1ms) == std::nullopt);
@@ -116,9 +118,8 @@ TEST_CASE("signal_set: a time-out, a stop or a cancellation loses no signal", "[
         co_return (co_await set.async_wait().with_stop(stop.get_token())).error();
     });
     auto cancelled = loop.spawn(next_of(set));
-    auto timed = loop.spawn([&]() -> task<errc> {
-        co_return (co_await set.async_wait().with_timeout(1ms)).error();
-    });
+    auto timed = loop.spawn(
+        [&]() -> task<errc> { co_return (co_await set.async_wait().with_timeout(1ms)).error(); });
     loop.poll();
     std::atomic<bool> thread_stopped{false};
     std::thread waiting([&] {
@@ -139,8 +140,9 @@ TEST_CASE("signal_set: a time-out, a stop or a cancellation loses no signal", "[
     REQUIRE(set.wait() == SIGUSR1);
 }
 
-TEST_CASE("signal_set: a coroutine that is granted a signal and destroyed leaves it to the next wait",
-          "[promise.signal-once]") {
+TEST_CASE(
+    "signal_set: a coroutine that is granted a signal and destroyed leaves it to the next wait",
+    "[promise.signal-once]") {
     signal_set set({SIGUSR1});
     test::manual_executor later;
     int got = 0;
@@ -158,8 +160,9 @@ TEST_CASE("signal_set: a coroutine that is granted a signal and destroyed leaves
     REQUIRE(set.wait_for(test::patience) == SIGUSR1);
 }
 
-TEST_CASE("signal_set: each of several sets receives a signal, until the last one restores its action",
-          "[promise.signal-restored]") {
+TEST_CASE(
+    "signal_set: each of several sets receives a signal, until the last one restores its action",
+    "[promise.signal-restored]") {
     REQUIRE(has_handler(SIGUSR1, SIG_DFL));
     {
         signal_set first({SIGUSR1});
@@ -264,8 +267,9 @@ TEST_CASE("signal_set: a waker may destroy it on the thread that delivers the si
     REQUIRE(has_handler(SIGUSR1, SIG_DFL));
 }
 
-TEST_CASE("signal_set: receives signals that all threads of the process block, and blocks them again",
-          "[promise.signal-once]") {
+TEST_CASE(
+    "signal_set: receives signals that all threads of the process block, and blocks them again",
+    "[promise.signal-once]") {
     const auto end = test::run_child([] {
         sigset_t all;
         ::sigfillset(&all);
@@ -287,7 +291,8 @@ TEST_CASE("signal_set: receives signals that all threads of the process block, a
     REQUIRE(end.has_exited(7));
 }
 
-TEST_CASE("signal_set: a signal to a child of fork() is not its parent's", "[promise.signal-restored]") {
+TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
+          "[promise.signal-restored]") {
     signal_set set({SIGHUP, SIGUSR1});
     const auto ended = test::run_child([] { ::raise(SIGHUP); });
     INFO(ended.text());

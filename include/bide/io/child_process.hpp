@@ -334,7 +334,8 @@ private:
         to.push_back(const_cast<char*>(each.c_str()));
         return each.find('\0') == std::string::npos;
     }
-    static bool is_replaced(std::string_view variable, const std::vector<std::string>& by) noexcept {
+    static bool is_replaced(std::string_view variable,
+                            const std::vector<std::string>& by) noexcept {
         const std::string_view name = variable.substr(0, variable.find('=') + 1);
         for (const std::string& each : by) {
             if (!name.empty() && each.compare(0, name.size(), name) == 0) {
@@ -353,7 +354,7 @@ private:
             for (int to = 0; to < 3; ++to) {
                 int from = wanted[to];
                 if (from >= 0 && from < to) { // an earlier redirection replaces it
-                    from = copies[from] = ::fcntl(from, F_DUPFD_CLOEXEC, 3);
+                    from = copies[to - 1] = ::fcntl(from, F_DUPFD_CLOEXEC, 3);
                 }
                 check(from == -1 && wanted[to] >= 0 ? errno : 0);
                 if (from >= 0) {
@@ -367,7 +368,8 @@ private:
             ::posix_spawnattr_setsigdefault(&others, &set);
             const int group = options.has_own_group ? POSIX_SPAWN_SETPGROUP : 0; // 0: its own pid
             check(::posix_spawnattr_setflags(
-                &others, static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group)));
+                &others,
+                static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group)));
         }
         attributes& operator=(attributes&&) = delete;
         ~attributes() {
