@@ -233,6 +233,18 @@ TEST_CASE("signal_set: signals that no handler may have are refused", "[promise.
     REQUIRE(empty.wait_for(1ms) == std::nullopt);
 }
 
+TEST_CASE("signal_set: a coroutine waits in one line", "[promise.signal-restored]") {
+    run_loop loop;
+    auto got =
+        loop.spawn([]() -> task<int> { co_return co_await signal_set({SIGUSR1}).async_wait(); });
+    loop.poll();
+    REQUIRE_FALSE(has_handler(SIGUSR1, SIG_DFL));
+    send(SIGUSR1);
+    loop.run();
+    REQUIRE(std::move(got).join() == SIGUSR1);
+    REQUIRE(has_handler(SIGUSR1, SIG_DFL));
+}
+
 TEST_CASE("signal_set: selects, callbacks and the loops of other libraries wait for it") {
     signal_set set({SIGUSR1});
     send(SIGUSR1);

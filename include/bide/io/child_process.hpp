@@ -262,12 +262,10 @@ public:
     bool has_ended() const noexcept { return state().ended.is_open(); }
 
     /// Sends a signal to the child. It never reaches another process.
-    /// Returns: no_such_process if the child has ended; another error of the system.
-    io_result kill(int signal) const noexcept {
-        if (state().send(signal) != 0) {
-            return unexpected{std::error_code(errno, std::system_category())};
-        }
-        return {};
+    /// Returns: no error if it was sent; no_such_process if the child has ended; another error of
+    /// the system.
+    std::error_code kill(int signal) const noexcept {
+        return {state().send(signal) == 0 ? 0 : errno, std::system_category()};
     }
 
     /// Waits until the child has ended.

@@ -6,8 +6,9 @@
 /// Accepts, connects, reads and writes, and exchanges datagrams, on an epoll_driver or a
 /// uring_driver. Linux only; empty on other systems.
 ///
-/// This is not a network library: it has no host names, no TLS and no protocols. It also works on descriptors from other libraries or system calls, such as those of socketpair(2)
-/// or of a pipe. A write to a pipe without readers raises SIGPIPE; a write to a socket does not.
+/// This is not a network library: it has no host names, no TLS and no protocols. It also works on
+/// descriptors from other libraries or system calls, such as those of socketpair(2) or of a pipe. A
+/// write to a pipe without readers raises SIGPIPE; a write to a socket does not.
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
 // file as async_wait_readable() does. When the file is ready, the operation tries the call again,
