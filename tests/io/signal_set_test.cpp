@@ -310,6 +310,14 @@ TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
     INFO(ended.text());
     REQUIRE(WIFSIGNALED(ended.status));
     REQUIRE(WTERMSIG(ended.status) == SIGHUP);
+    const auto other = test::run_child([] {
+        signal_set mine({SIGUSR2}); // and not that of its parent
+        send(SIGUSR1);
+        static_cast<void>(mine.wait_for(60s));
+    });
+    INFO(other.text());
+    REQUIRE(WIFSIGNALED(other.status));
+    REQUIRE(WTERMSIG(other.status) == SIGUSR1);
     const auto own = test::run_child([&set] {
         {
             signal_set mine({SIGUSR1});

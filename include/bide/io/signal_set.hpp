@@ -125,7 +125,7 @@ private:
         std::memcpy(&code, &handler.sa_handler, sizeof code); // or sa_sigaction, its union
         const char* file = "";
         const char* symbol = nullptr;
-        const char* base = nullptr;
+        std::uintptr_t base = 0;
 #if !defined(__GLIBC_PREREQ) // musl
 #define BIDE_HAS_DLADDR
 #elif __GLIBC_PREREQ(2, 34) // older ones have it in a library of its own
@@ -136,12 +136,13 @@ private:
         if (::dladdr(code, &found) != 0) {
             file = found.dli_fname;
             symbol = found.dli_sname;
-            base = static_cast<const char*>(found.dli_fbase);
+            base = reinterpret_cast<std::uintptr_t>(found.dli_fbase);
         }
 #undef BIDE_HAS_DLADDR
 #endif
+        const auto offset = reinterpret_cast<std::uintptr_t>(code) - base;
         char text[32];
-        std::snprintf(text, sizeof text, "+0x%tx", static_cast<const char*>(code) - base);
+        std::snprintf(text, sizeof text, "+0x%zx", std::size_t{offset});
         return symbol != nullptr ? std::string(symbol) + " of " + file : file + std::string(text);
     }
 

@@ -91,13 +91,14 @@ public:
             }
             before_[signal - 1] = other;
         }
+        // Order: relaxed; the call of the system that installs the handler comes after it.
+        installed_.fetch_or(bit, std::memory_order_relaxed);
         struct sigaction mine{};
         mine.sa_handler = &on_signal;
         mine.sa_flags = SA_RESTART | SA_ONSTACK;
         if (::sigaction(signal, &mine, nullptr) != 0) {
             return errno;
         }
-        installed_ |= bit;
         set.mask |= bit;
         io_.wake(); // to unblock the signal
         return 0;
@@ -142,9 +143,13 @@ private:
     static void on_signal(int signal) noexcept {
         // Order: acquire [process_monitor.current]; sees the finished monitor.
         process_monitor& to = *current.load(std::memory_order_acquire);
-        if (to.is_inherited()) { // the signal is for this process, not for its parent
+        // Order: relaxed; see add().
+        const signal_mask installed = to.installed_.load(std::memory_order_relaxed);
+        if (to.is_inherited() || (installed & mask_of(signal)) == 0) {
+            // The last set has just left, or the handler is that of a parent, which must not get
+            // the signal. The previous action follows when this handler has returned.
             ::sigaction(signal, &to.before_[signal - 1], nullptr);
-            ::raise(signal); // acts when this handler has returned
+            ::raise(signal);
             return;
         }
         // Order: relaxed; wake() publishes it.
@@ -170,7 +175,7 @@ private:
             // Coroutines without an executor do not resume on this thread.
             const wake_scope<platform> away(&service_executor<platform>);
             io_.wait(deadline::never());
-            const wakers_later<platform> later; // they run without the lock
+            const wakers_later<platform> later; // wakers are code of the user: not under the lock
             const guard section(lock_);
             // Order: relaxed; wait() sees what came before wake().
             const signal_mask arrived = arrived_.exchange(0, std::memory_order_relaxed);
@@ -196,10 +201,11 @@ private:
                 at = &each.next;
             }
         }
-        const signal_mask gone = std::exchange(installed_, installed_ & wanted) & ~wanted;
+        // Order: relaxed; see add().
+        const signal_mask gone = installed_.fetch_and(wanted, std::memory_order_relaxed) & ~wanted;
         sigset_t blocked;
         ::sigfillset(&blocked);
-        for (signal_mask rest = installed_; rest != 0; rest &= rest - 1) {
+        for (signal_mask rest = wanted; rest != 0; rest &= rest - 1) {
             ::sigdelset(&blocked, std::countr_zero(rest) + 1);
         }
         ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
@@ -219,13 +225,13 @@ private:
     const driver::attachment attached_;
     const ::pid_t process_;
     platform::atomic<signal_mask> arrived_{0};
+    // The signals of all sets, whose handler is on_signal(). Changed under the lock.
+    platform::atomic<signal_mask> installed_{0};
     platform::atomic<std::uint32_t> lock_{0};
     // Under the lock:
     pthread_t thread_{};
     monitored_signals* first_ = nullptr;
-    signal_mask installed_ = 0; // the signals whose handler is on_signal()
-    // The actions before that. A handler in a child of fork() reads them.
-    struct sigaction before_[64] = {};
+    struct sigaction before_[64] = {}; // the previous actions, which a handler may restore
 
     inline static constinit platform::atomic<process_monitor*> current{nullptr};
 };
