@@ -22,7 +22,8 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// Receives signals, such as SIGINT (Ctrl-C) and SIGTERM. While a set has a signal, the signal does
-/// nothing else: it neither ends the process nor interrupts a system call.
+/// not end the process. System calls that it interrupts are restarted where the system does so
+/// (SA_RESTART).
 ///
 /// \code
 /// bide::signal_set({SIGINT, SIGTERM}).wait();                     // in a thread
@@ -37,7 +38,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// The first set of the process starts a thread, which never ends and which children use, too
 /// (io/child_process.hpp). A set needs no driver, works whatever threads were started before, and
 /// also if all threads block the signal. A select takes a set by on_event(). The loop of another
-/// library waits for it by a pollable_wait.
+/// library waits for it by a pollable_wait. In a child of fork(), the signals have the actions that
+/// they had before the sets of its parent; it may make sets of its own, and destroy those.
 ///
 /// Thread safety: any thread calls any function.
 class signal_set {
@@ -123,27 +125,16 @@ private:
     static std::string name_of(const struct sigaction& handler) {
         void* code = nullptr;
         std::memcpy(&code, &handler.sa_handler, sizeof code); // or sa_sigaction, its union
-        const char* file = "";
-        const char* symbol = nullptr;
-        std::uintptr_t base = 0;
-#if !defined(__GLIBC_PREREQ) // musl
-#define BIDE_HAS_DLADDR
-#elif __GLIBC_PREREQ(2, 34) // older ones have it in a library of its own
-#define BIDE_HAS_DLADDR
-#endif
-#if defined(BIDE_HAS_DLADDR)
         Dl_info found{};
-        if (::dladdr(code, &found) != 0) {
-            file = found.dli_fname;
-            symbol = found.dli_sname;
-            base = reinterpret_cast<std::uintptr_t>(found.dli_fbase);
-        }
-#undef BIDE_HAS_DLADDR
+#if !defined(__GLIBC__) || __GLIBC__ > 2 || __GLIBC_MINOR__ >= 34 // else it needs -ldl
+        ::dladdr(code, &found);
 #endif
-        const auto offset = reinterpret_cast<std::uintptr_t>(code) - base;
+        const auto offset = reinterpret_cast<std::uintptr_t>(code) -
+                            reinterpret_cast<std::uintptr_t>(found.dli_fbase);
         char text[32];
         std::snprintf(text, sizeof text, "+0x%zx", std::size_t{offset});
-        return symbol != nullptr ? std::string(symbol) + " of " + file : file + std::string(text);
+        const std::string file = found.dli_fname != nullptr ? found.dli_fname : "";
+        return found.dli_sname != nullptr ? found.dli_sname + (" of " + file) : file + text;
     }
 
     detail::process_monitor& monitor_;
