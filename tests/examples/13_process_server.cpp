@@ -85,7 +85,7 @@ bide::task<> serve(bide::scheduler& workers, bide::io_socket& door, bide::event&
     std::stop_source stop;
     bide::task_group sessions(workers);
     {
-        bide::signal_set ends({SIGINT, SIGTERM});
+        bide::signal_set ends(SIGINT, SIGTERM);
         sessions.spawn(accept_all(door, sessions, stop.get_token(), grace, n));
         is_open.set();
         const int signal = co_await ends.async_wait();

@@ -47,9 +47,9 @@ private:
 void ignore_it(int) {}
 
 // Says which error the set has; empty if there is none.
-std::string error_of(std::initializer_list<int> signals, std::error_code& code) {
+template <class... Signals> std::string error_of(std::error_code& code, Signals... signals) {
     try {
-        const signal_set made(signals);
+        const signal_set made(signals...);
         return "";
     } catch (const std::system_error& e) {
         code = e.code();
@@ -63,7 +63,7 @@ task<int> next_of(signal_set& from) { co_return co_await from.async_wait(); }
 
 TEST_CASE("signal_set: threads and coroutines receive signals in the order of their waits",
           "[promise.signal-once]") {
-    signal_set set({SIGUSR1, SIGUSR2});
+    signal_set set(SIGUSR1, SIGUSR2);
     run_loop loop;
     std::vector<int> order;
     const auto note = [&](int who) -> task<> {
@@ -94,8 +94,8 @@ TEST_CASE("signal_set: threads and coroutines receive signals in the order of th
 TEST_CASE(
     "signal_set: a signal that nothing waits for is kept, counts once, and the lowest comes first",
     "[promise.signal-once]") {
-    signal_set last({SIGUSR2}); // receives after the set that is made later
-    signal_set set({SIGUSR1, SIGUSR2});
+    signal_set last(SIGUSR2); // receives after the set that is made later
+    signal_set set(SIGUSR1, SIGUSR2);
     REQUIRE(SIGUSR1 < SIGUSR2);
     for (int i = 0; i < 3; ++i) {
         send(SIGUSR1);
@@ -110,7 +110,7 @@ TEST_CASE(
 
 TEST_CASE("signal_set: a time-out, a stop or a cancellation loses no signal",
           "[promise.signal-once]") {
-    signal_set set({SIGUSR1});
+    signal_set set(SIGUSR1);
     run_loop loop;
     REQUIRE(set.wait_for(1ms) == std::nullopt);
     std::stop_source stop = test::new_stop();
@@ -143,7 +143,7 @@ TEST_CASE("signal_set: a time-out, a stop or a cancellation loses no signal",
 TEST_CASE(
     "signal_set: a coroutine that is granted a signal and destroyed leaves it to the next wait",
     "[promise.signal-once]") {
-    signal_set set({SIGUSR1});
+    signal_set set(SIGUSR1);
     test::manual_executor later;
     int got = 0;
     {
@@ -165,9 +165,9 @@ TEST_CASE(
     "[promise.signal-restored]") {
     REQUIRE(has_handler(SIGUSR1, SIG_DFL));
     {
-        signal_set first({SIGUSR1});
+        signal_set first(SIGUSR1);
         {
-            signal_set second({SIGUSR1});
+            signal_set second(SIGUSR1);
             send(SIGUSR1);
             REQUIRE(first.wait() == SIGUSR1);
             REQUIRE(second.wait() == SIGUSR1);
@@ -180,7 +180,7 @@ TEST_CASE(
 
     const action ignored(SIGUSR1, SIG_IGN);
     {
-        signal_set set({SIGUSR1});
+        signal_set set(SIGUSR1);
         send(SIGUSR1);
         REQUIRE(set.wait() == SIGUSR1);
     }
@@ -188,7 +188,7 @@ TEST_CASE(
 }
 
 TEST_CASE("signal_set: a handler that was installed over it stays", "[promise.signal-restored]") {
-    std::optional<signal_set> set(std::in_place, std::initializer_list<int>{SIGUSR1});
+    std::optional<signal_set> set(std::in_place, SIGUSR1);
     const action later(SIGUSR1, &ignore_it);
     set.reset();
     REQUIRE(has_handler(SIGUSR1, &ignore_it));
@@ -199,7 +199,7 @@ TEST_CASE("signal_set: a signal of another handler is refused, and the handler i
     std::error_code code;
     {
         const action taken(SIGUSR2, &std::exit); // a function of a library that exports its names
-        const std::string why = error_of({SIGUSR1, SIGUSR2}, code);
+        const std::string why = error_of(code, SIGUSR1, SIGUSR2);
         UNSCOPED_INFO(why);
         REQUIRE(code == std::errc::device_or_resource_busy);
         REQUIRE(test::contains(why, "signal " + std::to_string(SIGUSR2)));
@@ -209,34 +209,34 @@ TEST_CASE("signal_set: a signal of another handler is refused, and the handler i
     }
     {
         const action taken(SIGUSR2, &ignore_it);
-        const std::string why = error_of({SIGUSR2}, code);
+        const std::string why = error_of(code, SIGUSR2);
         UNSCOPED_INFO(why);
         REQUIRE(code == std::errc::device_or_resource_busy);
         const std::string program = std::filesystem::read_symlink("/proc/self/exe").filename();
         REQUIRE(test::contains(why, program));
         REQUIRE((test::contains(why, "+0x") || test::contains(why, "ignore_it")));
     }
-    signal_set set({SIGUSR1}); // and it is ours
+    signal_set set(SIGUSR1); // and it is ours
     const action over(SIGUSR1, &ignore_it);
-    REQUIRE_FALSE(error_of({SIGUSR1}, code).empty());
+    REQUIRE_FALSE(error_of(code, SIGUSR1).empty());
 }
 
 TEST_CASE("signal_set: signals that no handler may have are refused", "[promise.signal-taken]") {
     for (const int none : {0, -1, 65, 1 << 30, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
         std::error_code code;
         UNSCOPED_INFO(none);
-        REQUIRE_FALSE(error_of({SIGUSR1, none}, code).empty());
+        REQUIRE_FALSE(error_of(code, SIGUSR1, none).empty());
         REQUIRE(code == std::errc::invalid_argument);
         REQUIRE(has_handler(SIGUSR1, SIG_DFL));
     }
-    signal_set empty({});
+    signal_set empty;
     REQUIRE(empty.wait_for(1ms) == std::nullopt);
 }
 
 TEST_CASE("signal_set: a coroutine waits in one line", "[promise.signal-restored]") {
     run_loop loop;
     auto got =
-        loop.spawn([]() -> task<int> { co_return co_await signal_set({SIGUSR1}).async_wait(); });
+        loop.spawn([]() -> task<int> { co_return co_await signal_set(SIGUSR1).async_wait(); });
     loop.poll();
     REQUIRE_FALSE(has_handler(SIGUSR1, SIG_DFL));
     send(SIGUSR1);
@@ -246,7 +246,7 @@ TEST_CASE("signal_set: a coroutine waits in one line", "[promise.signal-restored
 }
 
 TEST_CASE("signal_set: selects, callbacks and the loops of other libraries wait for it") {
-    signal_set set({SIGUSR1});
+    signal_set set(SIGUSR1);
     send(SIGUSR1);
     const auto selected = select(on_event(set), on_timeout(test::patience));
     REQUIRE(selected.index() == 0);
@@ -262,7 +262,7 @@ TEST_CASE("signal_set: selects, callbacks and the loops of other libraries wait 
 TEST_CASE("signal_set: a waker may destroy it on the thread that delivers the signals",
           "[promise.signal-restored]") {
     struct owner {
-        std::optional<signal_set> set{std::in_place, std::initializer_list<int>{SIGUSR1}};
+        std::optional<signal_set> set{std::in_place, SIGUSR1};
         callback_wait<int> wait{waker(&on_signal, this)};
         std::atomic<int> got{0};
 
@@ -287,7 +287,7 @@ TEST_CASE(
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
         {
-            signal_set set({SIGHUP});
+            signal_set set(SIGHUP);
             send(SIGHUP);
             if (set.wait() != SIGHUP) {
                 ::_exit(1);
@@ -305,13 +305,13 @@ TEST_CASE(
 
 TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
           "[promise.signal-restored]") {
-    signal_set set({SIGHUP, SIGUSR1});
+    signal_set set(SIGHUP, SIGUSR1);
     const auto ended = test::run_child([] { ::raise(SIGHUP); });
     INFO(ended.text());
     REQUIRE(WIFSIGNALED(ended.status));
     REQUIRE(WTERMSIG(ended.status) == SIGHUP);
     const auto other = test::run_child([] {
-        signal_set mine({SIGUSR2}); // and not that of its parent
+        signal_set mine(SIGUSR2); // and not that of its parent
         send(SIGUSR1);
         static_cast<void>(mine.wait_for(60s));
     });
@@ -320,7 +320,7 @@ TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
     REQUIRE(WTERMSIG(other.status) == SIGUSR1);
     const auto own = test::run_child([&set] {
         {
-            signal_set mine({SIGUSR1});
+            signal_set mine(SIGUSR1);
             send(SIGUSR1);
             if (mine.wait_for(60s) != SIGUSR1) {
                 ::_exit(1);
@@ -337,7 +337,7 @@ TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
 #if BIDE_TESTS_CAN_DIE
 TEST_CASE("signal_set: destroyed while it has waiters, it ends the process") {
     const std::string said = test::dies([] {
-        auto* const set = new signal_set({SIGUSR1});
+        auto* const set = new signal_set(SIGUSR1);
         callback_wait<int> wait{waker(+[](void*) noexcept {}, nullptr)};
         wait.begin(set->async_wait());
         delete set;

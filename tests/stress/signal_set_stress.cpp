@@ -18,7 +18,7 @@ TEST_CASE("signal_set: each signal is received once, by threads and coroutines t
     constexpr int senders = 3;
     std::array<std::atomic<long>, senders> sent{}, received{};
     std::atomic<int> sending{senders};
-    signal_set set({SIGRTMIN, SIGRTMIN + 1, SIGRTMIN + 2});
+    signal_set set(SIGRTMIN, SIGRTMIN + 1, SIGRTMIN + 2);
     const auto note = [&](int signal) { ++received[static_cast<std::size_t>(signal - SIGRTMIN)]; };
     scheduler workers(2);
     task_group receiving(workers);
@@ -54,7 +54,7 @@ TEST_CASE("signal_set: each signal is received once, by threads and coroutines t
             }
         } else {
             while (sending != 0) {
-                signal_set other({SIGRTMIN + 1, SIGRTMIN + 5});
+                signal_set other(SIGRTMIN + 1, SIGRTMIN + 5);
                 static_cast<void>(other.wait_for(std::chrono::microseconds(chance.below(100))));
             }
         }
@@ -71,7 +71,7 @@ TEST_CASE("child_process: each child is reaped with its status, while signals co
           "[promise.child-reaped]") {
     std::atomic<long> wrong{0};
     std::atomic<int> starting{2};
-    signal_set chatter({SIGCHLD});
+    signal_set chatter(SIGCHLD);
     scheduler workers(2);
     test::stress_threads(3, [&](int who) {
         test::jitter chance(static_cast<std::uint32_t>(who));

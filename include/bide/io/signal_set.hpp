@@ -12,8 +12,8 @@
 
 #include <bide/io/detail/process_monitor.hpp>
 
+#include <concepts>
 #include <cstdio>
-#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -26,8 +26,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// (SA_RESTART).
 ///
 /// \code
-/// bide::signal_set({SIGINT, SIGTERM}).wait();                     // in a thread
-/// co_await bide::signal_set({SIGINT, SIGTERM}).async_wait();      // in a coroutine
+/// bide::signal_set(SIGINT, SIGTERM).wait();                // in a thread
+/// co_await bide::signal_set(SIGINT, SIGTERM).async_wait(); // in a coroutine
 /// \endcode
 ///
 /// Threads and coroutines wait in one queue, in order. A waiter receives one signal. If nothing
@@ -52,16 +52,10 @@ public:
     /// - invalid_argument if there is no such signal, if the system gives it to no handler (SIGKILL,
     ///   SIGSTOP), or if it is an error of a thread (SIGSEGV, SIGBUS, SIGFPE, SIGILL).
     /// - The error of the system if there are no descriptors or no memory for the thread.
-    explicit signal_set(std::initializer_list<int> signals)
-        : monitor_(detail::process_monitor::get()) {
+    template <std::same_as<int>... Signals>
+    explicit signal_set(Signals... signals) : monitor_(detail::process_monitor::get()) {
         monitor_.enter(set_);
-        for (const int signal : signals) {
-            struct sigaction other{};
-            if (const int error = monitor_.add(set_, signal, other); error != 0) {
-                monitor_.leave(set_);
-                fail(signal, error, other);
-            }
-        }
+        (take(signals), ...);
     }
     signal_set& operator=(signal_set&&) = delete;
 
@@ -112,6 +106,14 @@ private:
     using taking = detail::basic_signal_queue<native_platform>::taking;
 
     taking operation() noexcept { return taking(set_.arrived); }
+
+    void take(int signal) {
+        struct sigaction other{};
+        if (const int error = monitor_.add(set_, signal, other); error != 0) {
+            monitor_.leave(set_);
+            fail(signal, error, other);
+        }
+    }
 
     [[noreturn]] static void fail(int signal, int error, const struct sigaction& other) {
         std::string what = "bide::signal_set: signal " + std::to_string(signal);
