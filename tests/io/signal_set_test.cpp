@@ -306,7 +306,10 @@ TEST_CASE(
 TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
           "[promise.signal-restored]") {
     signal_set set(SIGHUP, SIGUSR1);
-    const auto ended = test::run_child([] { ::raise(SIGHUP); });
+    const auto ended = test::run_child([] {
+        ::raise(SIGHUP);
+        std::this_thread::sleep_for(60s); // a sanitizer may deliver it later
+    });
     INFO(ended.text());
     REQUIRE(WIFSIGNALED(ended.status));
     REQUIRE(WTERMSIG(ended.status) == SIGHUP);
