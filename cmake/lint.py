@@ -36,7 +36,7 @@ ROOMS = {
     "sync": "core sync",
     "channel": "core channel",
     "task": "core sync channel task",
-    "io": "core task io",
+    "io": "core sync task io",
     "sched": "core sync channel task io sched",
     "stream": "core channel task sched stream",
     "parallel": "core sync task sched parallel",
@@ -56,7 +56,7 @@ ORDERS = "relaxed|consume|acquire|release|acq_rel|seq_cst"
 MACHINE = re.compile(
     r"std::atomic|atomic_thread_fence|_mm_pause|__builtin_ia32_pause|syscall *\(|thread_local")
 MACHINE_HEADERS = re.compile(
-    r"(core/(platform|detail/futex_[a-z]+|detail/process_wide)|durable/(process|slots/detail/file/posix_file))\.hpp$")
+    r"(core/(platform|detail/futex_[a-z]+|detail/process_wide)|io/child_process|durable/(process|slots/detail/file/posix_file))\.hpp$")
 NAMES_ORDER = re.compile(rf"memory_order(_|::)({ORDERS})|[(,] *({ORDERS})\)")
 NO_ORDER = re.compile(r"\.(load\(\)|(store|exchange|fetch_[a-z]+)\([^,()]+\);)")
 PROMISE = re.compile(r"\[promise\.([a-z-]+)\]")

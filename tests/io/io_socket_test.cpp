@@ -504,4 +504,95 @@ TEST_CASE("io_socket: an operation of one that never had a descriptor terminates
 }
 
 #endif
+namespace {
+
+sockaddr_in any_loopback() {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return at;
+}
+sockaddr_in bound_address(const io_socket& of) {
+    sockaddr_in at{};
+    socklen_t size = sizeof at;
+    ::getsockname(of.fd(), reinterpret_cast<sockaddr*>(&at), &size);
+    return at;
+}
+
+struct datagram {
+    std::string text;
+    std::error_code error{};
+    int from_port = 0;
+};
+task<datagram> receive(io_socket& at, std::size_t most = 64) {
+    std::vector<std::byte> into(most);
+    sockaddr_storage from{};
+    const auto n = co_await at.async_receive_from(into, from);
+    datagram got;
+    got.from_port = ntohs(reinterpret_cast<const sockaddr_in&>(from).sin_port);
+    if (n) {
+        got.text.assign(reinterpret_cast<const char*>(into.data()), *n);
+    } else {
+        got.error = n.error();
+    }
+    co_return got;
+}
+task<io_count> send(io_socket& by, std::string_view text, const sockaddr_in to) {
+    co_return co_await by.async_send_to(bytes_of(text), to);
+}
+
+} // namespace
+
+TEST_CASE_METHOD(on_loop, "io_socket: datagrams come whole, with the address of their sender") {
+    io_socket a = bind_at(io, any_loopback()).value();
+    io_socket b = bind_at(io, any_loopback()).value();
+    const sockaddr_in to = bound_address(a);
+    const int port = ntohs(bound_address(b).sin_port);
+
+    auto first = loop.spawn(receive(a));
+    loop.poll();
+    REQUIRE_FALSE(first.done());
+    REQUIRE(loop.run_until(send(b, "one", to)).value() == 3);
+    REQUIRE(loop.run_until(send(b, "", to)).value() == 0);
+    REQUIRE(loop.run_until(send(b, "longer than it", to)).value() == 14);
+    REQUIRE(loop.run_until(send(b, "last", to)).value() == 4);
+    const datagram one = finish(loop, std::move(first));
+    REQUIRE(one.text == "one");
+    REQUIRE(one.from_port == port);
+    REQUIRE(loop.run_until(receive(a, 0)).text.empty()); // takes none
+    const datagram empty = loop.run_until(receive(a));
+    REQUIRE(empty.text.empty());
+    REQUIRE(empty.from_port == port);
+    const datagram cut = loop.run_until(receive(a, 4));
+    REQUIRE(cut.error == std::errc::message_size);
+    REQUIRE(loop.run_until(receive(a)).text == "last");
+    REQUIRE(loop.run_until(send(b, std::string(70'000, 'x'), to)).error() ==
+            std::errc::message_size);
+
+    // One peer only.
+    REQUIRE(::connect(b.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+    REQUIRE(loop.run_until(write_all(b, "connected")).value() == 9);
+    REQUIRE(loop.run_until(receive(a)).text == "connected");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: a time-out or a close of a receive loses no datagram",
+                 "[promise.socket-loses-nothing]") {
+    io_socket a = bind_at(io, any_loopback()).value();
+    io_socket b = bind_at(io, any_loopback()).value();
+    const auto timed = [](io_socket& at) -> task<std::error_code> {
+        std::array<std::byte, 8> into{};
+        sockaddr_in from{};
+        const auto n = co_await at.async_receive_from(into, from).with_timeout(1ms);
+        co_return n ? std::error_code() : n.error();
+    };
+    REQUIRE(loop.run_until(timed(a)) == errc::timeout);
+    REQUIRE(loop.run_until(send(b, "kept", bound_address(a))).value() == 4);
+    REQUIRE(loop.run_until(receive(a)).text == "kept");
+    auto last = loop.spawn(receive(a));
+    loop.poll();
+    a.close();
+    REQUIRE(finish(loop, std::move(last)).error == errc::closed);
+    REQUIRE(bind_at(io, bound_address(b)).error() == std::errc::address_in_use);
+}
+
 #endif

@@ -3,12 +3,12 @@
 #define BIDE_IO_IO_SOCKET_HPP
 
 /// \file
-/// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty
-/// on other systems.
+/// Accepts, connects, reads and writes, and exchanges datagrams, on an epoll_driver or a
+/// uring_driver. Linux only; empty on other systems.
 ///
-/// This is not a network library: it has no host names, no TLS, no datagrams and no protocols. It
-/// also works on descriptors from other libraries or system calls, such as those of socketpair(2)
-/// or of a pipe. A write to a pipe without readers raises SIGPIPE; a write to a socket does not.
+/// This is not a network library: it has no host names, no TLS and no protocols. It also works on
+/// descriptors from other libraries or system calls, such as those of socketpair(2) or of a pipe. A
+/// write to a pipe without readers raises SIGPIPE; a write to a socket does not.
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
 // file as async_wait_readable() does. When the file is ready, the operation tries the call again,
@@ -35,6 +35,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -63,6 +64,8 @@ struct transfer_payload : socket_payload {
     std::size_t size = 0;      // of what is left
     std::size_t count = 0;
     bool is_for_all = false;
+    socklen_t peer_size = 0;
+    sockaddr* peer = nullptr; // of a datagram; a send only reads it
 };
 template <class Driver> struct connection_payload : socket_payload {
     basic_io_socket<Driver> made{};
@@ -166,6 +169,24 @@ public:
             driver(), fd_, false, detail::connection_payload<Driver>());
     }
 
+    /// Sends a datagram to a sockaddr_in or sockaddr_in6, on a socket of bind_at().
+    /// Returns: the number of bytes: all of them. message_size if the datagram is too long.
+    /// Requires: `from` and `to` exist until the operation is over.
+    template <class Address>
+    async_op<io_count> async_send_to(std::span<const std::byte> from, const Address& to) noexcept {
+        return detail::socket_access<Driver>::exchange(*this, from, true, const_cast<Address&>(to));
+    }
+
+    /// Receives a datagram, on a socket of bind_at(). Sets `from` to the address of its sender.
+    /// Returns: the number of bytes. message_size if the datagram does not fit into `into`; it is
+    /// lost then. If `into` is empty, returns 0 at once, and no datagram is lost.
+    /// Requires: `into` and `from` exist until the operation is over. `from` has the type of the
+    /// socket's addresses, or is a sockaddr_storage.
+    template <class Address>
+    async_op<io_count> async_receive_from(std::span<std::byte> into, Address& from) noexcept {
+        return detail::socket_access<Driver>::exchange(*this, into, false, from);
+    }
+
 private:
     friend struct detail::socket_access<Driver>;
 
@@ -230,6 +251,27 @@ async_connect(Driver& on, const Address& to) noexcept {
 template <class Driver, class Address>
 result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
     return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+}
+
+/// Makes a socket for datagrams that is bound to an address. Port 0 means any free port. To talk to
+/// one peer only, connect(2) its descriptor, and use async_read_some() and async_write_some().
+/// Returns: the socket, or the system's error.
+/// Requires: `on` outlives the socket.
+template <class Driver>
+result<basic_io_socket<Driver>, std::error_code> bind_at(Driver& on, const sockaddr* at,
+                                                         socklen_t size) noexcept {
+    const int fd = ::socket(at->sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    basic_io_socket<Driver> made(on, fd);
+    if (fd < 0 || ::bind(fd, at, size) != 0) {
+        return unexpected{std::error_code(errno, std::system_category())};
+    }
+    return made;
+}
+
+/// Binds a socket for datagrams to a sockaddr_in, sockaddr_in6 or sockaddr_un.
+template <class Driver, class Address>
+result<basic_io_socket<Driver>, std::error_code> bind_at(Driver& on, const Address& at) noexcept {
+    return bide::bind_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
 }
 
 /// Writes all bytes. Like the operations of the socket, it is one operation with one time-out.
@@ -320,6 +362,37 @@ template <class Driver> struct socket_access {
         }
     };
 
+    // Sends or receives a datagram.
+    struct exchanging : operation<exchanging, transfer_payload> {
+        using outcome = io_count;
+
+        wait_status attempt(transfer_payload& p) const noexcept {
+            const int at = this->fd;
+            const bool sends = this->which() == Driver::writable;
+            iovec bytes{p.data, p.size};
+            msghdr message{};
+            message.msg_name = p.peer;
+            message.msg_namelen = p.peer_size;
+            message.msg_iov = &bytes;
+            message.msg_iovlen = 1;
+            if (p.size == 0 && !sends) {
+                return p.end();
+            }
+            const ssize_t n = uninterrupted([&]() noexcept {
+                return sends ? ::sendmsg(at, &message, MSG_NOSIGNAL) : ::recvmsg(at, &message, 0);
+            });
+            if (n < 0) {
+                return would_block(errno) ? wait_status::waiting : p.end(errno);
+            }
+            p.count = static_cast<std::size_t>(n);
+            return p.end((message.msg_flags & MSG_TRUNC) != 0 ? EMSGSIZE : 0);
+        }
+        io_count collect(wait_status what, const transfer_payload& p) const noexcept {
+            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
+            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+        }
+    };
+
     template <class Self> struct connection : operation<Self, connection_payload> {
         using outcome = result<io_socket, std::error_code>;
 
@@ -380,6 +453,17 @@ template <class Driver> struct socket_access {
         p.size = bytes.size();
         p.is_for_all = all;
         return start<transferring>(of.driver(), of.fd(), writes, p);
+    }
+
+    template <class Address>
+    static async_op<io_count> exchange(const io_socket& of, std::span<const std::byte> bytes,
+                                       bool sends, Address& peer) noexcept {
+        transfer_payload p;
+        p.data = const_cast<std::byte*>(bytes.data());
+        p.size = bytes.size();
+        p.peer = reinterpret_cast<sockaddr*>(&peer);
+        p.peer_size = socklen_t{sizeof(Address)};
+        return start<exchanging>(of.driver(), of.fd(), sends, p);
     }
 };
 
