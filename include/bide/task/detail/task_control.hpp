@@ -805,6 +805,7 @@ private:
         end();
     }
 
+protected:
     // Publishes the outcome. First counts the task as ended, and then wakes the joiners. So a
     // joiner always sees a count that includes this task.
     void end() noexcept {
@@ -821,6 +822,7 @@ private:
         drop_reference();
     }
 
+private:
     home_type& home_;
     gate ended_gate_{1};
     typename Platform::template atomic<const char*> name_{nullptr};
