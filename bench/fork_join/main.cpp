@@ -22,6 +22,7 @@ void add_algorithms(); // those of std
 void add_packs();
 void add_sorts();
 void add_pipelines();
+void add_graphs();
 void add_selections();
 
 } // namespace bench
@@ -35,7 +36,7 @@ int main(int argc, char** argv) {
         benchmark::AddCustomContext("workers", std::to_string(workers()));
         for (const auto add : {add_spread, add_fib, add_tree, add_spine, add_scopes, add_skynet,
                                add_nqueens, add_uts, add_matmul, add_loops, add_sum, add_algorithms,
-                               add_packs, add_sorts, add_pipelines, add_selections}) {
+                               add_packs, add_sorts, add_pipelines, add_graphs, add_selections}) {
             add();
         }
     });

@@ -80,6 +80,13 @@ template <class Platform> struct basic_graph_node : runnable {
 
     // Counts the end of a predecessor. Returns true if it was the last one.
     bool count_predecessor() noexcept {
+        if (strong == 1 && weak == 0) {
+            // Order: acquire [task_graph.again]; the node sees what its last call did.
+            require_ended(left.load(std::memory_order_acquire));
+            // Order: relaxed; only the node and its one predecessor change the count.
+            left.store(0, std::memory_order_relaxed);
+            return true;
+        }
         // Order: acq_rel [task_graph.ready] [task_graph.again]; the node sees what its predecessors
         // did, and what its last call did.
         const std::uint32_t before = left.fetch_sub(1, std::memory_order_acq_rel);
@@ -99,14 +106,15 @@ template <class Platform> struct basic_graph_node : runnable {
     basic_graph<Platform>& graph;
     const call_function call;
     const destroy_function destroy;
-    std::vector<basic_graph_node*> successors;
+    basic_graph_node** successors = nullptr; // set by check()
+    std::uint32_t num_successors = 0;
     std::uint32_t strong = 0; // predecessors that are no conditions
     std::uint32_t weak = 0;   // conditions
     typename Platform::template atomic<std::uint32_t> left{1};
+    std::uint32_t number = 0;  // in the order of the additions
+    std::uint32_t scratch = 0; // of check()
     bool is_condition = false;
     const basic_graph<Platform>* inner = nullptr; // the subgraph, if the node has one
-    std::size_t number = 0;                       // in the order of the additions
-    std::string name;
 
 protected:
     ~basic_graph_node() = default;
@@ -119,6 +127,40 @@ private:
     }
 };
 
+// The memory of the nodes of a graph: blocks, which are filled one after the other.
+class graph_memory {
+public:
+    // Throws: std::bad_alloc.
+    void* take(std::size_t size, std::size_t alignment) {
+        for (;; ++filled_, used_ = 0) {
+            if (filled_ == blocks_.size()) {
+                const std::size_t wanted = (std::max)(block_size, size + alignment);
+                blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(wanted), wanted});
+            }
+            const block& now = blocks_[filled_];
+            void* at = now.bytes.get() + used_;
+            std::size_t room = now.size - used_;
+            if (std::align(alignment, size, at, room) != nullptr) {
+                used_ = now.size - room + size;
+                return at;
+            }
+        }
+    }
+    // Makes all memory free again, and keeps the blocks.
+    void clear() noexcept { filled_ = used_ = 0; }
+
+private:
+    static constexpr std::size_t block_size = 4'000; // with the header of the heap, one page
+
+    struct block {
+        std::unique_ptr<std::byte[]> bytes;
+        std::size_t size;
+    };
+    std::vector<block> blocks_;
+    std::size_t filled_ = 0; // blocks
+    std::size_t used_ = 0;   // bytes of the next block
+};
+
 // The nodes of a graph, and the state of its run. Only the owner of the graph changes it, while it
 // does not run.
 template <class Platform> class basic_graph {
@@ -127,6 +169,10 @@ template <class Platform> class basic_graph {
     struct destroy_node {
         void operator()(node* n) const noexcept { n->destroy(n); }
     };
+    struct edge {
+        node* from;
+        node* to;
+    };
 
 public:
     basic_graph() = default;
@@ -134,6 +180,7 @@ public:
     ~basic_graph() { require_idle("destroyed while it runs"); }
 
     const auto& nodes() const noexcept { return nodes_; }
+    const auto& edges() const noexcept { return edges_; }
     bool has_conditions() const noexcept { return has_conditions_; }
 
     void require_idle(const char* misuse) const noexcept {
@@ -143,30 +190,50 @@ public:
         }
     }
 
-    // Takes over a node.
-    void add(node& made, std::string_view name) {
-        std::unique_ptr<node, destroy_node> mine(&made);
+    // Adds a node that is constructed from this graph and `args`.
+    template <class Node, class... Args> Node& add(std::string_view name, Args&&... args) {
         require_idle("changed while it runs");
-        made.name = name;
-        made.number = nodes_.size();
+        if (!name.empty()) {
+            names_.resize(nodes_.size());
+            names_.emplace_back(name);
+        }
+        is_checked_ = false;
+        void* const place = memory_.take(sizeof(Node), alignof(Node));
+        auto& made = *::new (place) Node(*this, std::forward<Args>(args)...);
+        std::unique_ptr<node, destroy_node> mine(&made);
+        made.number = static_cast<std::uint32_t>(nodes_.size());
         nodes_.push_back(std::move(mine));
         has_conditions_ = has_conditions_ || made.is_condition;
-        is_checked_ = false;
-    }
-    void clear() noexcept {
-        require_idle("changed while it runs");
-        nodes_.clear();
-        has_conditions_ = false;
-        is_checked_ = false;
+        return made;
     }
     void precede(node& from, node& to) {
         require_idle("changed while it runs");
         if (&to.graph != this) {
             BIDE_THROW(std::invalid_argument("bide::task_graph: an edge between two graphs"));
         }
-        from.successors.push_back(&to);
+        edges_.push_back({&from, &to});
+        ++from.num_successors;
         ++(from.is_condition ? to.weak : to.strong);
         is_checked_ = false;
+    }
+    void clear() noexcept {
+        require_idle("changed while it runs");
+        edges_.clear();
+        nodes_.clear();
+        names_.clear();
+        memory_.clear();
+        has_conditions_ = false;
+        is_checked_ = false;
+    }
+
+    // Returns the name of a node, or an empty text.
+    std::string given_name(const node& n) const {
+        return n.number < names_.size() ? names_[n.number] : std::string();
+    }
+    // Returns the name of a node, or its number.
+    std::string name_of(const node& n) const {
+        const std::string name = given_name(n);
+        return name.empty() ? '#' + std::to_string(n.number) : name;
     }
 
     // Finds the nodes that a run starts with, and sets all counts.
@@ -217,9 +284,14 @@ private:
             n->set_count();
         }
     }
-    std::string cycle_among(const std::vector<std::uint32_t>& left) const;
+    void set_successors();
+    std::string cycle_among_unvisited() const;
 
+    graph_memory memory_;
     std::vector<std::unique_ptr<node, destroy_node>> nodes_;
+    std::vector<std::string> names_; // may be shorter than nodes_
+    std::vector<edge> edges_;
+    std::vector<node*> successors_; // of all nodes
     std::vector<node*> starts_;
     node* parent_ = nullptr; // the node of another graph to which this graph belongs
     bool has_conditions_ = false;
@@ -229,41 +301,37 @@ private:
     typename Platform::template atomic<std::size_t> active_{0};
 };
 
-template <class Platform> std::string name_of(const basic_graph_node<Platform>& n) {
-    return n.name.empty() ? '#' + std::to_string(n.number) : n.name;
-}
-
 template <class Platform> void basic_graph<Platform>::check() {
     require_idle("run while it runs");
     if (is_checked_) {
         return;
     }
-    // Visits the nodes in an order of their strong edges. Nodes that are left are on a cycle or
-    // behind one.
-    std::vector<std::uint32_t> left(nodes_.size());
-    std::vector<node*> next;
-    next.reserve(nodes_.size());
+    set_successors();
+    // Visits the nodes in an order of their strong edges. `scratch` is the number of predecessors
+    // that were not visited. A node that is not visited is on a cycle or behind one.
+    run_list ready;
     starts_.clear();
     for (const auto& n : nodes_) {
-        left[n->number] = n->strong;
+        n->scratch = n->strong;
         if (n->strong == 0) {
-            next.push_back(n.get());
+            ready.push(*n);
             if (n->weak == 0) {
                 starts_.push_back(n.get());
             }
         }
     }
-    for (std::size_t i = 0; i != next.size(); ++i) {
-        if (!next[i]->is_condition) {
-            for (node* const to : next[i]->successors) {
-                if (--left[to->number] == 0) {
-                    next.push_back(to);
-                }
+    std::size_t visited = 0;
+    while (runnable* const next = ready.pop()) {
+        ++visited;
+        const node& n = *static_cast<node*>(next);
+        for (std::uint32_t i = 0; !n.is_condition && i != n.num_successors; ++i) {
+            if (--n.successors[i]->scratch == 0) {
+                ready.push(*n.successors[i]);
             }
         }
     }
-    if (next.size() != nodes_.size()) {
-        BIDE_THROW(std::invalid_argument("bide::task_graph: a cycle: " + cycle_among(left)));
+    if (visited != nodes_.size()) {
+        BIDE_THROW(std::invalid_argument("bide::task_graph: a cycle: " + cycle_among_unvisited()));
     }
     if (starts_.empty() && !nodes_.empty()) {
         BIDE_THROW(std::invalid_argument(
@@ -273,28 +341,39 @@ template <class Platform> void basic_graph<Platform>::check() {
     is_checked_ = true;
 }
 
-// Returns the names of the nodes of a cycle, in the order of its edges. The nodes whose number is
-// not zero in `left` are on a cycle, or behind one. So each of them has a predecessor among them.
-template <class Platform>
-std::string basic_graph<Platform>::cycle_among(const std::vector<std::uint32_t>& left) const {
+// Sorts the edges by their first nodes, so that the successors of a node are neighbours in memory.
+template <class Platform> void basic_graph<Platform>::set_successors() {
+    successors_.resize(edges_.size());
+    node** at = successors_.data();
+    for (const auto& n : nodes_) {
+        n->successors = at;
+        n->scratch = 0;
+        at += n->num_successors;
+    }
+    for (const edge& e : edges_) {
+        e.from->successors[e.from->scratch++] = e.to;
+    }
+}
+
+// Returns the names of the nodes of a cycle, in the order of its edges. Each node that check() has
+// not visited has a strong predecessor that it has not visited either.
+template <class Platform> std::string basic_graph<Platform>::cycle_among_unvisited() const {
     std::vector<const node*> before(nodes_.size());
     const node* at = nullptr;
-    for (const auto& n : nodes_) {
-        if (left[n->number] != 0 && !n->is_condition) {
-            for (const node* const to : n->successors) {
-                before[to->number] = n.get();
-                at = to;
-            }
+    for (const edge& e : edges_) {
+        if (e.from->scratch != 0 && !e.from->is_condition) {
+            before[e.to->number] = e.from;
+            at = e.to;
         }
     }
     for (std::size_t i = 0; i != nodes_.size(); ++i) { // so many steps back end on a cycle
         at = before[at->number];
     }
-    std::string names = detail::name_of(*at);
+    std::string names = name_of(*at);
     const node* const last = at;
     do {
         at = before[at->number];
-        names = detail::name_of(*at) + " -> " + names;
+        names = name_of(*at) + " -> " + names;
     } while (at != last);
     return names;
 }
@@ -309,8 +388,8 @@ template <class Platform> class basic_graph_run : public basic_task_header<Platf
 public:
     static constexpr std::size_t no_limit = (std::numeric_limits<std::size_t>::max)();
 
-    // Requires: the graph was checked. The caller posts the task, and destroys the run when
-    // ended() has come.
+    // Requires: the graph was checked. The caller posts the task, and destroys the run when the end
+    // of all members of the group has come.
     basic_graph_run(typename header::home_type& home, graph_type& of, std::size_t limit,
                     fork_progress* progress) noexcept
         : header(home, false), graph_(of), limit_(limit), progress_(progress) {
@@ -319,7 +398,7 @@ public:
         graph_.begin(*this, nullptr);
         group_.begin(member_);
     }
-    ~basic_graph_run() { graph_.end(); }
+    basic_graph_run& operator=(basic_graph_run&&) = delete;
 
     basic_group<Platform>& group() noexcept { return group_; }
 
@@ -360,7 +439,7 @@ public:
     // Called when the function of the node, and its subgraph, have ended. `choice` is the value of
     // a condition. Returns the node that the calling thread runs next, or nullptr. If the result is
     // nullptr, the caller does not access the run any more.
-    node* ended(node& n, std::size_t choice) noexcept {
+    node* node_ended(node& n, std::size_t choice) noexcept {
         count_progress();
         return leave(&n, choice);
     }
@@ -369,7 +448,7 @@ public:
     // the node. Requires: `inner` was checked.
     node* run_inner(node& n, graph_type& inner) noexcept {
         if (this->was_cancelled() || inner.nodes().empty()) {
-            return ended(n, 0);
+            return node_ended(n, 0);
         }
         inner.begin(*this, &n);
         const bool has_limit = limit_ != no_limit;
@@ -377,6 +456,9 @@ public:
         node* const first = start_all(inner);
         return has_limit ? waited : first;
     }
+
+protected:
+    ~basic_graph_run() { graph_.end(); }
 
 private:
     // After so many nodes, a thread posts the next one, so that other tasks run in between.
@@ -418,25 +500,25 @@ private:
         }
     }
 
-    // Ends a node, as ended() does, without counting it as progress.
+    // Ends a node, as node_ended() does, without counting it as progress.
     node* leave(node* n, std::size_t choice) noexcept {
         node* next = limit_ == no_limit ? nullptr : pass_place();
         for (;;) {
             graph_type& in = n->graph;
             n->set_count();
             if (this->was_cancelled()) [[unlikely]] {
-                if (!n->successors.empty()) {
+                if (n->num_successors != 0) {
                     skip();
                 }
             } else if (n->is_condition) {
-                if (choice < n->successors.size()) {
+                if (choice < n->num_successors) {
                     n->successors[choice]->pick();
                     next = start_after(*n->successors[choice], next);
                 }
             } else {
-                for (node* const to : n->successors) {
-                    if (to->count_predecessor()) {
-                        next = start_after(*to, next);
+                for (std::uint32_t i = 0; i != n->num_successors; ++i) {
+                    if (n->successors[i]->count_predecessor()) {
+                        next = start_after(*n->successors[i], next);
                     }
                 }
             }
@@ -532,7 +614,7 @@ using graph = basic_graph<native_platform>;
 using graph_node = basic_graph_node<native_platform>;
 
 // A run on a task_runner.
-class graph_run : public basic_graph_run<native_platform> {
+class graph_run final : public basic_graph_run<native_platform> {
     struct cancel_group {
         detail::group& of;
         void operator()() const noexcept { of.cancel(cancel_reason::requested); }
@@ -755,7 +837,7 @@ public:
     }
 
     /// Returns the name. It is empty if the node has none.
-    const std::string& name() const noexcept { return node_->name; }
+    std::string name() const { return node_->graph.given_name(*node_); }
 
 private:
     friend task_graph;
@@ -801,20 +883,22 @@ public:
         inner = &other.graph_;
     }
 
-    static graph_node* run_checked(graph_node& n, task_graph& inner) noexcept {
+    static graph_node* run_checked(graph_node& n, task_graph& other) noexcept {
         graph_run& in = run_of(n);
         if (!in.was_cancelled()) {
-            BIDE_TRY { inner.check(); }
+            BIDE_TRY { other.check(); }
             BIDE_CATCH { in.fail(std::current_exception()); }
         }
-        return in.run_inner(n, inner.graph_);
+        return in.run_inner(n, other.graph_);
     }
 
 private:
     static graph_node* call_on(graph_node& n) noexcept {
         return run_checked(n, static_cast<graph_module&>(n).other_);
     }
-    static void destroy_this(graph_node* n) noexcept { delete static_cast<graph_module*>(n); }
+    static void destroy_this(graph_node* n) noexcept {
+        std::destroy_at(static_cast<graph_module*>(n));
+    }
 
     task_graph& other_;
 };
@@ -846,7 +930,7 @@ public:
         if constexpr (has_inner) {
             return graph_module::run_checked(*this, inner_);
         } else {
-            return run_of(*this).ended(*this, choice);
+            return run_of(*this).node_ended(*this, choice);
         }
     }
 
@@ -867,7 +951,9 @@ private:
         BIDE_CATCH { run_of(n).fail(std::current_exception()); }
         return mine.returned(choice);
     }
-    static void destroy_this(graph_node* n) noexcept { delete static_cast<graph_function*>(n); }
+    static void destroy_this(graph_node* n) noexcept {
+        std::destroy_at(static_cast<graph_function*>(n));
+    }
 
     decltype(auto) call_function() {
         if constexpr (has_inner) {
@@ -892,9 +978,7 @@ private:
 
 template <bool IsCondition, class F>
 task_graph::node task_graph::insert(std::string_view name, F&& function) {
-    auto& made = *new detail::graph_function<F, IsCondition>(graph_, std::move(function));
-    graph_.add(made, name);
-    return node(made);
+    return node(graph_.add<detail::graph_function<F, IsCondition>>(name, std::move(function)));
 }
 
 template <detail::graph_callable F> task_graph::node task_graph::add(F function) {
@@ -913,9 +997,7 @@ task_graph::node task_graph::add_condition(std::string_view name, F function) {
 }
 
 inline task_graph::node task_graph::add(std::string_view name, task_graph& other) {
-    auto& made = *new detail::graph_module(graph_, other);
-    graph_.add(made, name);
-    return node(made);
+    return node(graph_.add<detail::graph_module>(name, other));
 }
 
 inline task<> task_graph::run_on(task_runner& where, graph_options how) {
@@ -943,7 +1025,7 @@ inline void task_graph::write_dot(std::string& out, const detail::graph& of,
     };
     for (const auto& n : of.nodes()) {
         std::string label;
-        for (const char c : detail::name_of(*n)) {
+        for (const char c : of.name_of(*n)) {
             label += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
         }
         out +=
@@ -953,14 +1035,14 @@ inline void task_graph::write_dot(std::string& out, const detail::graph& of,
             write_dot(out, *n->inner, id(*n) + '_');
             out += "}\n";
         }
-        std::size_t choice = 0;
-        for (const detail::graph_node* const to : n->successors) {
-            out += id(*n) + " -> " + id(*to);
-            if (n->is_condition) {
-                out += " [style=dashed, label=\"" + std::to_string(choice++) + "\"]";
-            }
-            out += ";\n";
+    }
+    std::vector<std::size_t> choices(of.nodes().size());
+    for (const auto& [from, to] : of.edges()) {
+        out += id(*from) + " -> " + id(*to);
+        if (from->is_condition) {
+            out += " [style=dashed, label=\"" + std::to_string(choices[from->number]++) + "\"]";
         }
+        out += ";\n";
     }
 }
 
