@@ -151,7 +151,7 @@ int main() {
     try {
         impossible.check();
     } catch (const std::invalid_argument& error) {
-        std::puts(error.what()); // bide::task_graph: a cycle: parser -> grammar -> parser
+        std::puts(error.what()); // bide::task_graph: a cycle: grammar -> parser -> grammar
         return EXIT_SUCCESS;
     }
     return EXIT_FAILURE;

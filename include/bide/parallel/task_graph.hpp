@@ -14,7 +14,7 @@
 //   0        The node is started: it is queued, it runs, or its subgraph runs.
 //
 // A predecessor decrements the count when it has ended. The one that changes the count from 1 to 0
-// starts the node [task_graph.ready]. A condition starts the node that it picks by an exchange for
+// starts the node. A condition starts the node that it picks by an exchange for
 // 0, whatever the count was. When a node has ended, it first sets its count for its next start
 // [task_graph.again], and only then looks at its successors, because a successor may lead back to
 // it. So a count is correct again as soon as its node has ended, and a run needs no loop over the
@@ -25,7 +25,7 @@
 // If a node is started while it is started, two threads would run it at once. Both the decrement
 // and the exchange then read 0, and the program terminates with a message.
 //
-// A graph counts its nodes that are started [task_graph.active]. A node that ends passes its place
+// A graph counts its nodes that are started. A node that ends passes its place
 // in this count to the first successor that it starts, and its thread runs this successor next. So
 // in a chain of nodes, no thread changes the count. The node that makes the count zero ends the
 // graph. If the graph belongs to a node of another graph, that node then ends; if not, the run
@@ -87,8 +87,9 @@ template <class Platform> struct basic_graph_node : runnable {
             left.store(0, std::memory_order_relaxed);
             return true;
         }
-        // Order: acq_rel [task_graph.ready] [task_graph.again]; the node sees what its predecessors
-        // did, and what its last call did.
+        // Order: acq_rel [task_graph.again]; the last predecessor, and so the node, sees what the
+        // others did and what the last call of the node did. Each of them reads this count or one
+        // that was derived from it by other predecessors.
         const std::uint32_t before = left.fetch_sub(1, std::memory_order_acq_rel);
         require_ended(before);
         return before == 1;
@@ -271,8 +272,8 @@ public:
     // Counts a node that has ended. Returns true if the graph has ended. If the result is false,
     // the caller does not access the graph or the run any more.
     bool leave() noexcept {
-        // Order: acq_rel [task_graph.active]; what follows the end of the graph sees what all nodes
-        // did.
+        // Order: acq_rel; what follows the end of the graph sees what all nodes did: the last one
+        // reads a count that all others have changed.
         return active_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
@@ -410,10 +411,14 @@ public:
             std::rethrow_exception(std::move(error_));
         }
 #endif
-        // Order: relaxed; the end of the run orders this load after the stores.
-        if (skipped_.load(std::memory_order_relaxed)) {
+        if (has_skipped()) {
             throw_error(errc::stopped);
         }
+    }
+    // Returns true, after the end of the run, if a node did not run.
+    bool has_skipped() const noexcept {
+        // Order: relaxed; the end of the run orders this load after the stores.
+        return skipped_.load(std::memory_order_relaxed);
     }
 
     // Called when a node has failed. `error` is empty if its task never ran.
