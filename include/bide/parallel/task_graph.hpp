@@ -490,7 +490,7 @@ private:
     void execute_from(node* n) noexcept {
         for (unsigned left = most_in_a_row; n != nullptr; --left) {
             if (left == 0) {
-                this->home().post(*n);
+                this->home().post_to_others(*n);
                 return;
             }
             if (this->was_cancelled()) [[unlikely]] {
@@ -585,7 +585,7 @@ private:
             }
             used_ = used_ + 1;
         }
-        this->home().post(n);
+        this->home().post_to_others(n);
     }
     // Passes the place of the caller's node to the node that has waited longest, and returns that
     // node.

@@ -696,6 +696,8 @@ template <class Platform> class basic_task_home {
 public:
     // Runs `r` on a thread of this home.
     virtual void post(runnable& r) noexcept = 0;
+    // Does what post() does, for a caller that continues to run. So another thread should take `r`.
+    virtual void post_to_others(runnable& r) noexcept { post(r); }
 
     virtual executor_ref executor() noexcept = 0;
 
