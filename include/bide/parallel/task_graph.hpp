@@ -857,8 +857,8 @@ namespace detail {
 // The task of a coroutine node. T is the type of a condition's value, or void.
 template <class Node, class T> class graph_task : public basic_group_task<T, native_platform> {
 public:
-    graph_task(task_home& home, bool kept, group& of, Node& node) noexcept
-        : basic_group_task<T, native_platform>(home, kept, of), node_(node) {}
+    graph_task(task_home& home, bool kept, group& of, Node& its_node) noexcept
+        : basic_group_task<T, native_platform>(home, kept, of), node_(its_node) {}
 
 protected:
     ~graph_task() = default;
