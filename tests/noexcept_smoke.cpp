@@ -97,6 +97,24 @@ bool sorts(bide::scheduler& s) {
         [](bool a, bool b) { return a && b; });
 }
 
+bool runs_graph(bide::scheduler& s) {
+    int calls = 0;
+    bide::task_graph graph;
+    const auto first = graph.add("first", [&calls] { ++calls; });
+    const auto second = graph.add("second", [&calls]() -> bide::task<> {
+        ++calls;
+        co_return;
+    });
+    const auto again = graph.add_condition([&calls] { return calls < 5 ? 0 : 1; });
+    const auto below = graph.add([&calls](bide::task_graph& g) { g.add([&calls] { ++calls; }); });
+    first.precede(second);
+    second.precede(again);
+    again.precede(second, below);
+    graph.run(s, {.limit = 2});
+    sync_wait(s, graph.async_run(s));
+    return calls == 9 && !graph.to_dot().empty();
+}
+
 } // namespace
 
 int main() {
@@ -146,6 +164,7 @@ int main() {
     check(sync_wait(scheduler, sum_of_streams(scheduler, one)) == 125, "streams end");
     check(fib(scheduler, 15) == 610, "arms are joined");
     check(sorts(scheduler), "loops and sorts do what they say");
+    check(runs_graph(scheduler), "a graph runs twice");
     auto waiting = scheduler.spawn(waits_for_ever(never));
     while (never.waiters() == 0) {
         std::this_thread::yield();

@@ -22,7 +22,7 @@ set(
     "channel[.]([^cefs].*|channel(_[cs].*)?|select(_s.*)?|s[lu].*)" "io[.][^u].*"
     "task[.]([^cfrst].*|cancel_reason|compose|frame_memory|task(_[^l].*)?|this_task)"
     "sched[.]([bfij].*|run_(loop|queue)|scheduler.*|spawn_options|task_(group|runner))"
-    "parallel[.](async_fork|fork_.*|parallel_(for|reduce|pipeline)|spread)"
+    "parallel[.](async_fork|fork_.*|parallel_(for|reduce|pipeline)|spread|task_graph)"
     "test[.]scheduler.*" interop[.]foreign_coroutines
     "durable[.](parts|record|record_random|slots[.](memory|file)|locks)"
     "model[.](semaphore|mutex|gate|ring|channel|event_count|parker|waiter|idle|run_queue|litmus)" "lint([.](selftest|module))?"

@@ -23,6 +23,7 @@ void add_contested();
 void add_packs();
 void add_sorts();
 void add_pipelines();
+void add_graphs();
 void add_selections();
 
 } // namespace bench
@@ -34,9 +35,10 @@ int main(int argc, char** argv) {
         note_version(rayon_row, BIDE_BENCH_RAYON);
 #endif
         benchmark::AddCustomContext("workers", std::to_string(workers()));
-        for (const auto add : {add_spread, add_fib, add_tree, add_spine, add_scopes, add_skynet,
-                               add_nqueens, add_uts, add_matmul, add_loops, add_sum, add_algorithms,
-                               add_contested, add_packs, add_sorts, add_pipelines, add_selections}) {
+        for (const auto add :
+             {add_spread, add_fib, add_tree, add_spine, add_scopes, add_skynet, add_nqueens,
+              add_uts, add_matmul, add_loops, add_sum, add_algorithms, add_contested, add_packs,
+              add_sorts, add_pipelines, add_graphs, add_selections}) {
             add();
         }
     });

@@ -3,7 +3,7 @@
 #define BIDE_PARALLEL_HPP
 
 /// \file
-/// Includes all of parallel/: fork-join, pipelines and the parallel algorithms.
+/// Includes all of parallel/: fork-join, pipelines, task graphs and the parallel algorithms.
 
 #include <bide/parallel/async_fork.hpp>
 #include <bide/parallel/fork_join.hpp>
@@ -30,5 +30,6 @@
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
+#include <bide/parallel/task_graph.hpp>
 
 #endif

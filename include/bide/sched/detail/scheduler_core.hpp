@@ -624,6 +624,16 @@ public:
         }
     }
 
+    // Does not use the LIFO slot: the worker looks there when the running job has ended, and a push
+    // into the slot does not always wake another worker.
+    void post_to_others(runnable& r) noexcept override {
+        if (auto* const w = pool().current_worker()) {
+            pool().push_ring(*w, r);
+        } else {
+            post(r);
+        }
+    }
+
     // Starts a blocking task.
     // Throws: std::system_error if there is no thread for it. Then the task is refused.
     void start_blocking(task_header& t) {

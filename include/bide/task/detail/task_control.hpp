@@ -696,6 +696,8 @@ template <class Platform> class basic_task_home {
 public:
     // Runs `r` on a thread of this home.
     virtual void post(runnable& r) noexcept = 0;
+    // Does what post() does, for a caller that continues to run. So another thread should take `r`.
+    virtual void post_to_others(runnable& r) noexcept { post(r); }
 
     virtual executor_ref executor() noexcept = 0;
 
@@ -805,6 +807,7 @@ private:
         end();
     }
 
+protected:
     // Publishes the outcome. First counts the task as ended, and then wakes the joiners. So a
     // joiner always sees a count that includes this task.
     void end() noexcept {
@@ -821,6 +824,7 @@ private:
         drop_reference();
     }
 
+private:
     home_type& home_;
     gate ended_gate_{1};
     typename Platform::template atomic<const char*> name_{nullptr};
