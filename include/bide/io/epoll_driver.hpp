@@ -7,7 +7,9 @@
 // Each file that was waited for has an entry. The descriptor is the key of the entry. An entry has
 // a lock, a queue for each direction, and the state of the request to the kernel:
 //
-//   armed        the events that were requested from the kernel for the waiters; 0 if none waits
+//   armed        the events that the kernel will report when they occur. A waiter for another event
+//                makes a request first
+//   is_edge      true if the last request was edge-triggered; false if it was for one event
 //   generation   the number of requests so far, in 31 bits; each event carries the number of its
 //                request
 //   registered   true if the last request has put the file into the epoll set
@@ -15,12 +17,23 @@
 //                when it begins. If the number differs later, the descriptor may belong to another
 //                file, and the wait ends with errc::closed
 //
-// The driver requests one event when a waiter is queued for an event that is not requested yet. If
-// waiters are left in the queues after an event, the driver requests another event. A request makes
-// the kernel check the file again, so no readiness is missed between an event and the next request.
-// An event that answers an older request is dropped. While no waiter is queued, the driver assumes
-// nothing about the descriptor, because another file may have got it after a close. A cancelled
+// The driver makes a request when a waiter is queued for an event that is not armed. If an event
+// leaves waiters in the queues, the driver makes another request. A request makes the kernel check
+// the file again, so no readiness is missed between an event and the next request. An event that
+// answers an older request is dropped.
+//
+// A request is for one event if another library may close the file. While no waiter is queued, the
+// driver assumes nothing about such a descriptor, because another file may have got it. A cancelled
 // wait leaves at most one event for which there is no waiter.
+//
+// An io_socket owns its file, and calls forget() before it closes the file. So the request of an
+// io_socket is edge-triggered, and is made once:
+//
+//   An attempt, such as a recv(), holds the lock of the entry. If it would block, the attempt arms
+//   its event. While the event is armed, each further attempt would block too, and makes no system
+//   call. The file becomes ready after the attempt, so the kernel reports it after the attempt, and
+//   serve() waits for the lock. serve() disarms the event, whether there is a waiter or not. A
+//   waiter is queued under the lock, and makes a request if its event is not armed any more.
 //
 // An eventfd(2) ends the wait of the one thread that fetches events. One word tells wake() whether
 // to write to the eventfd:
@@ -77,12 +90,12 @@ public:
         std::uint32_t events;
     };
 
-    // Requests one event of `events` from the kernel. The event carries `key`. The request replaces
-    // an earlier request for the file. `registered` tells whether the caller expects the file to be
-    // in the epoll set. If that is wrong, corrects `registered`. Returns the system's error, or 0.
+    // Requests `events` from the kernel. Each event carries `key`. The request replaces an earlier
+    // request for the file. `registered` tells whether the caller expects the file to be in the
+    // epoll set. If that is wrong, corrects `registered`. Returns the system's error, or 0.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
-        requested.events = events | EPOLLONESHOT;
+        requested.events = events;
         requested.data.u64 = key;
         for (bool again = true;; again = false) {
             if (::epoll_ctl(set_.fd(), registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd,
@@ -270,6 +283,7 @@ public:
         {
             const guard section(e->locked);
             e->end_waits(gone);
+            e->is_edge = false;
             set_.remove(fd, e->registered);
         }
         gone.publish(wait_status::closed);
@@ -320,6 +334,10 @@ private:
     static constexpr std::uint32_t events_of[] = {EPOLLIN, EPOLLOUT};
     static constexpr short polled_of[] = {POLLIN, POLLOUT};
     static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
+    // After these events, more may follow what a short transfer has left: an error, the end of the
+    // stream, or bytes behind an urgent one.
+    static constexpr std::uint32_t unusual = always | EPOLLRDHUP | EPOLLPRI;
+    static constexpr std::uint32_t edges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
     static constexpr std::uint32_t last_generation = 0x7fff'ffff;
 
     // Makes the key by which an event names its request. The highest bit is 0.
@@ -327,14 +345,19 @@ private:
         return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
     }
 
+    // Whether a transfer of fewer bytes than asked for shows that the next one would block.
+    enum class short_transfer : unsigned char { unknown, would_block, may_go_on };
+
     struct entry {
         atomic<word> locked{0};
         // Under the lock:
         std::uint32_t generation = 0;
         std::uint32_t armed = 0;
-        bool registered = false;           // only `Set` changes it
-        atomic<word> forgotten{0};         // written under the lock
-        unsigned char first_direction = 0; // which direction is served first
+        bool registered = false; // only `Set` changes it
+        bool is_edge = false;
+        short_transfer after_short = short_transfer::unknown; // if is_edge
+        atomic<word> forgotten{0};                            // written under the lock
+        unsigned char first_direction = 0;                    // which direction is served first
         basic_waiter_queue<Platform> queues[2];
 
         std::uint32_t wanted() const noexcept {
@@ -378,15 +401,29 @@ private:
         }
 
         wait_status enqueue(node& w, io_payload& mine) const noexcept {
+            return enqueue(w, mine, false, []() noexcept { return wait_status::waiting; });
+        }
+        // `owns`: the file stays the same until forget(). If the wait must not begin, calls
+        // `try_last`: the file may be ready, and its event not fetched yet.
+        template <class Call>
+        wait_status enqueue(node& w, io_payload& mine, bool owns, Call try_last) const noexcept {
             entry& e = *its;
             const guard section(e.locked);
             wait_status what = w.forbidden();
             const bool attached = of.is_attached();
             const bool gone = is_forgotten();
             const auto mask = events_of[which()];
-            if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
+            const bool edge = owns || e.is_edge;
+            const bool is_armed = (e.armed & mask) != 0 && e.is_edge == edge;
+            if (!gone && (what != wait_status::waiting || !attached)) {
+                if (const wait_status now = try_last(); now != wait_status::waiting) {
+                    w.settle(now);
+                    return now;
+                }
+            }
+            if (what == wait_status::waiting && (gone || !attached || !is_armed)) {
                 const int error = gone       ? EBADF
-                                  : attached ? of.arm(fd, e, e.wanted() | mask)
+                                  : attached ? of.arm(fd, e, e.wanted() | mask, edge)
                                              : io_payload::no_driver;
                 if (error != 0) {
                     if (!w.claim()) { // another wait of its select has won
@@ -409,10 +446,24 @@ private:
             entry& e = *its;
             const guard section(e.locked);
             const bool waits_still = e.queues[which()].withdraw(w, why);
-            if (e.wanted() == 0) {
+            if (e.wanted() == 0 && !e.is_edge) {
                 e.armed = 0;
             }
             return waits_still;
+        }
+
+        // The attempt of an io_socket. Makes no call if the file was forgotten or would block.
+        template <class Call> wait_status attempt(Call call) const noexcept {
+            const guard section(its->locked);
+            return is_forgotten()                                           ? wait_status::closed
+                   : its->is_edge && (its->armed & events_of[which()]) != 0 ? wait_status::waiting
+                                                                            : call();
+        }
+        // Called under the lock, after a call that shows that the next one would block.
+        void note_would_block() const noexcept {
+            if (its->is_edge) {
+                its->armed |= events_of[which()];
+            }
         }
     };
 
@@ -436,13 +487,19 @@ private:
         return e;
     }
 
-    // Called with the lock of the entry. Requests one event of `wanted`. Returns the error, or 0.
-    int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+    // Called with the lock of the entry. Requests `wanted`: one event, or each edge. Returns the
+    // error, or 0.
+    int arm(int fd, entry& e, std::uint32_t wanted, bool edge) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
-        const int error = set_.request(fd, e.registered, wanted, key(fd, next));
+        const std::uint32_t events = edge ? edges : wanted | EPOLLONESHOT;
+        const int error = set_.request(fd, e.registered, events, key(fd, next));
         if (error != 0) {
             return error;
         }
+        if (!e.is_edge) {
+            e.after_short = short_transfer::unknown;
+        }
+        e.is_edge = edge;
         e.armed = wanted;
         e.generation = next;
         return 0;
@@ -474,15 +531,22 @@ private:
         unsigned taken = 0;
         const guard section(e.locked);
         if (found.key >> 32 == e.generation) {
-            e.armed = 0;
+            if (!e.is_edge) {
+                e.armed = 0;
+            }
+            if ((found.events & unusual) != 0) {
+                e.after_short = short_transfer::may_go_on;
+            }
             e.first_direction ^= 1; // so that neither direction starves the other
             for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
                 if ((found.events & (events_of[way] | always)) != 0) {
+                    e.armed &= ~events_of[way];
                     taken += take(e.queues[way], most - taken, ready);
                 }
             }
             const std::uint32_t wanted = e.wanted();
-            if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // the file was closed
+            if ((wanted & ~e.armed) != 0 &&
+                arm(static_cast<int>(fd), e, wanted, e.is_edge) != 0) { // the file was closed
                 for (auto& queue : e.queues) {
                     queue.pop_all(gone);
                 }
