@@ -328,6 +328,7 @@ private:
     using guard = typename lock_bits<Platform, word>::guard;
     using wake_list = basic_wake_list<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
+    template <class T> using awaitable = basic_async_op<T, Platform>;
 
     enum direction : unsigned { readable, writable };
 

@@ -395,8 +395,8 @@ template <class Driver> struct socket_access {
 
     // Makes an operation. If the driver cannot wait for the file, stores the error in the payload.
     template <class Op, class Payload>
-    static async_op<typename Op::outcome> start(Driver& on, int fd, bool writes,
-                                                Payload p) noexcept {
+    static typename Driver::template awaitable<typename Op::outcome>
+    start(Driver& on, int fd, bool writes, Payload p) noexcept {
         auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
         const auto way = readiness::way_of(writes ? Driver::writable : Driver::readable, its);
         Op op{readiness{{}, on, its, fd, way}};
