@@ -527,7 +527,7 @@ struct reading : socket_access::operation<reading, read_payload> {
             return would_block();
         }
         if (p.number > 0 && its->after_short != short_transfer::may_go_on) {
-            note_would_block();
+            static_cast<void>(would_block());
         }
         return bide::wait_status::granted;
     }

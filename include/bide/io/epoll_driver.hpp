@@ -461,10 +461,11 @@ private:
                                                                             : call();
         }
         // Called under the lock, after a call that shows that the next one would block.
-        void note_would_block() const noexcept {
+        wait_status would_block() const noexcept {
             if (its->is_edge) {
                 its->armed |= events_of[which()];
             }
+            return wait_status::waiting;
         }
     };
 

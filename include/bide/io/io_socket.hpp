@@ -86,6 +86,7 @@ template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std:
 };
 
 /// Owns a socket, or another descriptor, and waits for it on an epoll_driver or a uring_driver.
+/// Requires: nothing else closes the descriptor before release().
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {
@@ -290,11 +291,6 @@ template <class Driver> struct socket_access {
             return readiness::enqueue(w, p, true, [&]() noexcept { return self().attempt(p); });
         }
 
-        wait_status would_block() const noexcept {
-            this->note_would_block();
-            return wait_status::waiting;
-        }
-
     private:
         const Self& self() const noexcept { return static_cast<const Self&>(*this); }
     };
@@ -325,7 +321,7 @@ template <class Driver> struct socket_access {
             p.data += moved;
             p.size -= moved;
             if (moved != 0 && p.size != 0 && would_block_after_short()) {
-                this->note_would_block();
+                static_cast<void>(this->would_block());
             }
             return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
