@@ -241,11 +241,41 @@ def markdown(tables):
     return "\n".join(lines) + "\n"
 
 
+# ---- Curves: tables that are called NAME/P=n are the points of one curve for each row.
+
+# By name of the curves: by row, the values by P.
+def curves_of(tables):
+    found = {}
+    for t in tables:
+        if match := re.fullmatch(r"(.+)/P=(\d+)", t.name):
+            for r in t.rows():
+                found.setdefault(match[1], {}).setdefault(r.name, {})[int(match[2])] = r.median(t.column)
+    return found
+
+
+# A line for each row of bide, beside the peer that is the fastest at the end, what bide loses first.
+def curves_markdown(found):
+    lines = []
+    for name, rows in found.items():
+        for row in (r for r in rows if r.startswith("bide")):
+            end = max(rows[row])
+            peers = [r for r in rows if not r.startswith("bide") and end in rows[r]]
+            peer = min(peers, key=lambda r: rows[r][end], default=None)
+            beside = rows.get(peer, {})
+            cells = " | ".join(f"**{time(rows[row][p])}**" + (f", {time(beside[p])}" if p in beside else "")
+                               if p in rows[row] else "" for p in (1, 8, 64, 128))
+            loss = rows[row][end] / beside[end] if peer else 0
+            lines.append((loss, f"| {name.rpartition('/')[0] or name}: {row} | {cells} | {peer or ''} |\n"))
+    head = "| | P = 1 | 8 | 64 | 128 | beside |\n|---|---|---|---|---|---|\n"
+    return head + "".join(line for _, line in sorted(lines, key=lambda each: -each[0]))
+
+
 def update_readme(name, tables):
     path = HERE / "README.md"
     text = path.read_text(encoding="utf-8")
-    changed, count = re.subn(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", lambda m: m[1] + markdown(tables) + m[2],
-                             text, flags=re.S)
+    found = curves_of(tables)
+    table = curves_markdown(found) if found else markdown(tables)
+    changed, count = re.subn(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", lambda m: m[1] + table + m[2], text, flags=re.S)
     if not count:
         sys.exit(f"README.md has no <!-- {name} --> and <!-- end -->")
     path.write_text(changed, encoding="utf-8")
@@ -254,12 +284,14 @@ def update_readme(name, tables):
 # ---- Charts: bars of the medians, in SVG without scripts and fonts, sorted, the best first. The colours follow the
 # reader's light or dark scheme. A bar ends at six times the best value of bide; a longer one is cut off and has a gap.
 
+COLOURS = (("#0969da", "#4493f8"), ("#8250df", "#b083f0"), ("#9a6700", "#d29922"), ("#1a7f37", "#3fb950"),
+           ("#cf222e", "#f85149"), ("#59636e", "#9198a1"))  # of curves, in the light and the dark scheme
 STYLE = ("text{fill:#1f2328}.quiet{fill:#59636e}.paper{fill:#fff}.peer{fill:#afb8c1}.bide{fill:#0969da}"
          ".own{fill:#0550ae;font-weight:bold}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.quiet{fill:#9198a1}"
          ".paper{fill:#0d1117}.peer{fill:#57606a}.bide{fill:#4493f8}.own{fill:#79c0ff}}")
 
 
-def chart(title, lines, tables):
+def drawing(title, lines, height, style, body):
     out = []
 
     def box(x, y, w, h, look):
@@ -269,33 +301,77 @@ def chart(title, lines, tables):
         out.append(f'<text x="{x:g}" y="{y:g}" {attributes}>{html.escape(what, quote=False)}</text>')
 
     lines = [line[i:i + 130] for line in lines for i in range(0, len(line), 130)]
-    tables = [t for t in tables if t.best_of_bide()]
     top = 44 + 17 * len(lines)
-    heights = [58 + 19 * max(len(t.found) for t in tables[i:i + 2]) for i in range(0, len(tables), 2)]
-    box(0, 0, 1000, top + sum(heights), "paper")
+    box(0, 0, 1000, top + height, "paper")
     text(16, 24, title, 'font-size="18" font-weight="bold"')
     for i, line in enumerate(lines):
         text(16, 51 + 17 * i, line, 'class="quiet"')
-    for i, t in enumerate(tables):
-        x, y = 500 * (i % 2), top + sum(heights[:i // 2])
-        text(x + 16, y + 16, t.name, 'font-weight="bold"')
-        text(x + 16, y + 33, f"{t.note[:60]}; less is better", 'class="quiet" font-size="12"')
-        best = t.best_of_bide().median(t.column)
-        rows = sorted(t.rows(), key=lambda r: r.median(t.column))
-        end = min(max(r.median(t.column) for r in rows), 6 * best)
-        for r in rows:
-            value, left = r.median(t.column), x + 230
-            own = 'class="own"' if r.is_bide else ""
-            text(left - 8, y + 57, r.name, f'text-anchor="end" {own}')
-            width = max(192 * min(value / end, 1), 1)
-            box(left, y + 46, width, 14, "bide" if r.is_bide else "peer")
-            if value > 1.001 * end:
-                box(left + width - 14, y + 45, 5, 16, "paper")
-            text(left + width + 6, y + 57, t.shown(value) + (" !" if r.is_noisy() else ""), own)
-            y += 19
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 {top + sum(heights):g}" '
-            f'font-family="sans-serif" font-size="13">\n<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n'
+    body(out, box, text, top)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 {top + height:g}" '
+            f'font-family="sans-serif" font-size="13">\n<title>{html.escape(title)}</title>\n<style>{style}</style>\n'
             + "\n".join(out) + "\n</svg>\n")
+
+
+# Both axes are logarithmic. A curve ends in its name.
+def curves_chart(title, lines, found, notes):
+    def draw(out, _, text, top):
+        for i, (name, rows) in enumerate(found.items()):
+            x, y = 500 * (i % 2) + 66, top + 270 * (i // 2)
+            text(x - 50, y + 16, name, 'font-weight="bold"')
+            text(x - 50, y + 33, f"{notes[name]}; less is better", 'class="quiet" font-size="12"')
+            values = [v for row in rows.values() for v in row.values()]
+            low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+            places = sorted({p for row in rows.values() for p in row})
+            across = lambda p: x + 240 * math.log2(p) / 7
+            down = lambda v: y + 230 - 180 * (math.log10(v) - low) / (high - low)
+            for decade in range(low, high + 1):
+                out.append(f'<path class="grid" d="M{x} {down(10 ** decade):g}h240"/>')
+                text(x - 6, down(10 ** decade) + 4, f"{10 ** decade:,g} ns" if decade < 3 else f"{10 ** decade // 1000:,g} us",
+                     'class="quiet" text-anchor="end" font-size="11"')
+            for p in places:
+                text(across(p), y + 246, str(p), 'class="quiet" text-anchor="middle" font-size="11"')
+            last = math.inf
+            for row, line in sorted(rows.items(), key=lambda each: -each[1][max(each[1])]):
+                at = sorted(line)
+                colour = list(rows).index(row) % len(COLOURS)
+                points = " ".join(f"{across(p):.1f},{down(line[p]):.1f}" for p in at)
+                own = "own" if row.startswith("bide") else "peer"
+                out.append(f'<polyline class="{own}line s{colour}" points="{points}"/>')
+                last = down(line[at[-1]]) + 4 if last == math.inf else max(down(line[at[-1]]) + 4, last + 14)
+                text(across(max(places)) + 6, last, row, f'class="{own} t{colour}" font-size="12"')
+
+    def colours(which):
+        return "".join(f".s{i}{{stroke:{c[which]}}}.peer.t{i},.own.t{i}{{fill:{c[which]}}}" for i, c in enumerate(COLOURS))
+
+    style = (STYLE + "polyline{fill:none;stroke-width:1.5}.ownline{stroke-width:3}.grid{stroke:#8886}" + colours(0)
+             + "@media(prefers-color-scheme:dark){" + colours(1) + "}")
+    return drawing(title, lines, 270 * math.ceil(len(found) / 2), style, draw)
+
+
+def chart(title, lines, tables):
+    tables = [t for t in tables if t.best_of_bide()]
+    heights = [58 + 19 * max(len(t.found) for t in tables[i:i + 2]) for i in range(0, len(tables), 2)]
+
+    def draw(_, box, text, top):
+        for i, t in enumerate(tables):
+            x, y = 500 * (i % 2), top + sum(heights[:i // 2])
+            text(x + 16, y + 16, t.name, 'font-weight="bold"')
+            text(x + 16, y + 33, f"{t.note[:60]}; less is better", 'class="quiet" font-size="12"')
+            best = t.best_of_bide().median(t.column)
+            rows = sorted(t.rows(), key=lambda r: r.median(t.column))
+            end = min(max(r.median(t.column) for r in rows), 6 * best)
+            for r in rows:
+                value, left = r.median(t.column), x + 230
+                own = 'class="own"' if r.is_bide else ""
+                text(left - 8, y + 57, r.name, f'text-anchor="end" {own}')
+                width = max(192 * min(value / end, 1), 1)
+                box(left, y + 46, width, 14, "bide" if r.is_bide else "peer")
+                if value > 1.001 * end:
+                    box(left + width - 14, y + 45, 5, 16, "paper")
+                text(left + width + 6, y + 57, t.shown(value) + (" !" if r.is_noisy() else ""), own)
+                y += 19
+
+    return drawing(title, lines, sum(heights), STYLE, draw)
 
 
 def main():
@@ -327,15 +403,19 @@ def main():
     tables = list(tables.values())
     print_losses(tables)
     print_targets(tables)
-    machine = (f"{context.get('cpu', context.get('host_name'))}, {context.get('num_cpus')} processors, "
+    machine = context.get("machine") or (f"{context.get('cpu', context.get('host_name'))}, {context.get('num_cpus')} processors, "
                f"{context.get('kernel', '')}, {context.get('compiler', '')}")
     print(f"\n{machine}, nice {context.get('nice', '-')}; left out: {context.get('left out') or 'nothing'}")
     if given.json:
         pathlib.Path(given.json).write_text(json.dumps(all_found | {"context": context}, indent=1), encoding="utf-8")
     if given.svg:
         rounds = max(len(r.rounds) for t in tables for r in t.rows())
-        lines = [machine, f"medians of {rounds} rounds; !: other programs used the processors", context.get("command", "")]
-        pathlib.Path(given.svg).write_text(chart(given.title, lines, tables), encoding="utf-8")
+        disturbed = "" if "machine" in context else "; !: other programs used the processors"
+        lines = [machine, f"medians of {rounds} rounds{disturbed}", context.get("command", "")]
+        notes = {t.name.rpartition("/")[0]: t.note for t in tables}
+        found = curves_of(tables)
+        drawn = curves_chart(given.title, lines, found, notes) if found else chart(given.title, lines, tables)
+        pathlib.Path(given.svg).write_text(drawn, encoding="utf-8")
     if given.readme:
         update_readme(given.readme, tables)
 

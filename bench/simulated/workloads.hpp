@@ -6,18 +6,13 @@
 
 #include <bide/model/simulated_platform.hpp>
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/unbounded_channel.hpp>
-#include <bide/sync/adaptive_mutex.hpp>
-#include <bide/sync/barrier.hpp>
-#include <bide/sync/biased_shared_mutex.hpp>
-#include <bide/sync/mutex.hpp>
-#include <bide/sync/semaphore.hpp>
-#include <bide/sync/shared_mutex.hpp>
-
+#include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace simulated {
 using bide::model::machine;
@@ -72,8 +67,8 @@ template <class M> double readers(team& t, unsigned threads, unsigned ops) {
     return ns / ops; // each thread's
 }
 
-inline double permits(team& t, unsigned threads, unsigned ops, int n) {
-    bench::isolated<bide::basic_semaphore<platform>> s(n);
+template <class S> double permits(team& t, unsigned threads, unsigned ops) {
+    bench::isolated<S> s(static_cast<int>(threads + 1) / 2);
     t.name(s.subject, "semaphore");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
@@ -85,25 +80,65 @@ inline double permits(team& t, unsigned threads, unsigned ops, int n) {
     return ns / ops / threads;
 }
 
-inline double phases(team& t, unsigned threads, unsigned ops) {
-    bench::isolated<bide::barrier<bide::detail::no_completion, platform>> b(
-        static_cast<std::ptrdiff_t>(threads));
+template <class B> double phases(team& t, unsigned threads, unsigned ops) {
+    bench::isolated<B> b(threads);
     t.name(b.subject, "barrier");
     const double ns = t.run(threads, [&](unsigned) {
         for (unsigned k = 0; k < ops; ++k) {
+            t.work(100);
             b.subject.arrive_and_wait();
         }
     });
     return ns / ops;
 }
 
-template <class C>
-double messages(team& t, C& c, unsigned senders, unsigned receivers, unsigned each) {
+// A round, with a G(argument...) of its own, begins every 10 ms. Thread 0 calls first(g) `late`
+// nanoseconds after that, each other thread calls others(g) at once. Returns the nanoseconds from
+// the call of first(g) until the last thread has returned.
+template <class G, class First, class Others, class... Argument>
+double rounds(team& t, unsigned threads, unsigned count, double late, First first, Others others,
+              Argument... argument) {
+    std::deque<bench::isolated<G>> gates;
+    for (unsigned k = 0; k < count; ++k) {
+        t.name(gates.emplace_back(argument...).subject, "gate");
+    }
+    std::vector<double> took(count);
+    const auto now = [&] { return static_cast<double>(t.of().now_ns()); };
+    t.run(threads, [&](unsigned i) {
+        for (unsigned k = 0; k < count; ++k) {
+            const double start = 10e6 * (k + 1) + late;
+            const double mine = i == 0 ? start : start - late;
+            for (double at = now(); at < mine; at = now()) {
+                t.work(0.9 * (mine - at)); // the time of a step is not exact
+            }
+            if (i == 0) {
+                first(gates[k].subject);
+            } else {
+                others(gates[k].subject);
+            }
+            took[k] = std::max(took[k], now() - start);
+        }
+    });
+    return std::accumulate(took.begin(), took.end(), 0.0) / count;
+}
+
+// From set() until all threads, which sleep, have left an event.
+template <class E> double broadcast(team& t, unsigned threads, unsigned count) {
+    return rounds<E>(t, threads, count, 1e6, [](E& e) { e.set(); }, [](E& e) { e.wait(); });
+}
+
+// One thread waits for a latch. All others count it down at the same time.
+template <class L> double countdown(team& t, unsigned threads, unsigned count) {
+    return rounds<L>(
+        t, threads, count, 0, [](L& l) { l.wait(); }, [](L& l) { l.count_down(); }, threads - 1);
+}
+
+// The even threads send, the odd ones receive. The time of a message.
+template <class C> double messages(team& t, C& c, unsigned threads, unsigned each) {
     t.name(c, "channel");
-    unsigned left = senders;
-    const double ns = t.run(senders + receivers, [&](unsigned i) {
-        // A sender and a receiver share a processor when there are fewer processors.
-        if (i % 2 == 0 ? i / 2 < senders : i / 2 >= receivers) {
+    unsigned left = threads / 2;
+    const double ns = t.run(threads, [&](unsigned i) {
+        if (i % 2 == 0) {
             for (unsigned k = 0; k < each; ++k) {
                 static_cast<void>(c.send(k));
             }
@@ -115,7 +150,7 @@ double messages(team& t, C& c, unsigned senders, unsigned receivers, unsigned ea
             }
         }
     });
-    return ns / each / senders;
+    return ns / each / (threads / 2);
 }
 
 } // namespace simulated

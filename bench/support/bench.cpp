@@ -163,9 +163,9 @@ void table::add(const std::string& row, std::function<measured()> measure, place
     rows[name] = std::move(measure);
     const auto once = [=] {
         const foreign_time others;
-        measured found =
-            where == placement::here ? measure_here(name) : measure_in_child(name, where);
-        found.counters["foreign"] = others.percent();
+        const bool is_here = where == placement::here || where == placement::simulated;
+        measured found = is_here ? measure_here(name) : measure_in_child(name, where);
+        found.counters["foreign"] = where == placement::simulated ? 0 : others.percent();
         return found;
     };
     const auto body = [=, note = note_](benchmark::State& state) {

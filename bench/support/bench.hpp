@@ -97,8 +97,9 @@ struct measured {
 // a library gets a fresh process for each round.
 enum class placement {
     here,
-    own_process,  // which may use all processors
-    one_processor // which may use the first one only
+    own_process,   // which may use all processors
+    one_processor, // which may use the first one only
+    simulated,     // here, on a simulated machine: other programs do not matter
 };
 
 class table {

@@ -187,6 +187,17 @@ record random_record(dice& any) {
     return r;
 }
 
+// Whether the JSON library refuses the text only for a number that no double holds.
+bool has_too_great_a_number(const std::string& text) {
+    try {
+        return json::parse(text).is_discarded();
+    } catch (const json::out_of_range&) {
+        return true;
+    } catch (const json::exception&) {
+        return false;
+    }
+}
+
 struct nobody_expires {
     bool expired(const holder&) const { return false; }
     bool expired(const waiter&, bool) const { return false; }
@@ -842,11 +853,17 @@ TEST_CASE("record_json: any damage is an error or a record that the rules can wo
         const bool good = r ? is_sound(*r) && comes_back(*r)
                             : r.error() == durable_errc::corrupt_record ||
                                   r.error() == durable_errc::unsupported_record_version;
-        // As a general JSON library sees it. Its tree has the fields in another order.
-        const auto tree = json::parse(damaged, nullptr, false);
-        const auto by_library = decode(tree.dump());
-        const bool is_same =
-            !r || (by_library && json::parse(encode(*by_library)) == json::parse(encode(*r)));
+        // As a general JSON library sees it. Its tree has the fields in another order, and it cannot hold
+        // each number that may stand in an unknown field.
+        const auto seen_alike = [&] {
+            const auto tree = json::parse(damaged, nullptr, false);
+            if (tree.is_discarded()) {
+                return has_too_great_a_number(damaged);
+            }
+            const auto by_library = decode(tree.dump());
+            return by_library && json::parse(encode(*by_library)) == json::parse(encode(*r));
+        };
+        const bool is_same = !r || seen_alike();
         if (!good || !is_same) {
             INFO(damaged);
             FAIL("case " << i);

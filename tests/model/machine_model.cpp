@@ -269,6 +269,94 @@ TEST_CASE("machine: counters on one line cost as much as one counter") {
     CHECK(time(1) > 5 * time(16));
 }
 
+// Chase and Lev, "Dynamic Circular Work-Stealing Deque", 2005. The items are the positions.
+class chase_lev_deque {
+public:
+    void push() {
+        const long at = bottom_.load(relaxed);
+        items_[static_cast<std::size_t>(at) % 4096].store(at, relaxed);
+        bottom_.store(at + 1, release);
+    }
+    bool pop() {
+        const long at = bottom_.load(relaxed) - 1;
+        bottom_.store(at); // seq_cst: before the load of the top
+        long top = top_.load();
+        if (top < at) {
+            return true;
+        }
+        const bool is_mine = top == at && top_.compare_exchange_strong(top, top + 1);
+        bottom_.store(at + 1, relaxed);
+        return is_mine;
+    }
+    bool steal() {
+        long top = top_.load(acquire);
+        return top < bottom_.load(acquire) && top_.compare_exchange_strong(top, top + 1);
+    }
+
+private:
+    alignas(64) atomic<long> top_{0};
+    alignas(64) atomic<long> bottom_{0};
+    alignas(64) atomic<long> items_[4096]{};
+};
+struct locked_deque {
+    tas_lock lock;
+    int count = 0;
+
+    void push() {
+        change([&] { return ++count > 0; });
+    }
+    bool pop() {
+        return change([&] { return count > 0 && count-- > 0; });
+    }
+    bool steal() { return pop(); }
+    template <class F> bool change(F f) {
+        lock.lock();
+        const bool done = f();
+        lock.unlock();
+        return done;
+    }
+};
+
+TEST_CASE("machine: thieves hold up the owner of a locked deque, but not of a Chase-Lev deque") {
+    const auto owner_time = []<class Deque>(std::type_identity<Deque>, unsigned thieves) {
+        const auto deque = std::make_unique<Deque>();
+        for (int i = 0; i < 2'000; ++i) {
+            deque->push(); // outside of the machine: costs nothing
+        }
+        machine m(bide::model::one_socket_server(thieves + 1));
+        std::int64_t took = 0;
+        bool is_over = false;
+        m.start(
+            [&] {
+                for (int k = 0; k < 500; ++k) {
+                    deque->push();
+                    deque->pop();
+                }
+                took = machine::here()->now_ns();
+                is_over = true;
+            },
+            0);
+        for (unsigned i = 1; i <= thieves; ++i) {
+            m.start(
+                [&] {
+                    while (!is_over) {
+                        deque->steal();
+                        machine::here()->compute(4'000);
+                        platform::pause();
+                        machine::here()->now_ns(); // other threads run here
+                    }
+                },
+                i);
+        }
+        m.run();
+        return static_cast<double>(took);
+    };
+    const std::type_identity<chase_lev_deque> chase_lev;
+    const std::type_identity<locked_deque> locked;
+    CHECK(owner_time(chase_lev, 15) < 2 * owner_time(chase_lev, 1));
+    CHECK(owner_time(locked, 15) > 6 * owner_time(locked, 1));
+}
+
 TEST_CASE("machine: the example of the README runs") {
     CHECK(time_of_a_lock(2) > 100);
     CHECK(time_of_a_lock(8) > time_of_a_lock(2));

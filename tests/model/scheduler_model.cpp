@@ -20,17 +20,7 @@ using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// What task_home adds to a home.
-class task_home : public bide::detail::basic_task_home<platform> {
-public:
-    virtual void start(task& t) noexcept = 0;
-    virtual const bide::detail::unhandled& handler() const noexcept = 0;
-    virtual void enter() noexcept = 0;
-    virtual void leave() noexcept = 0;
-
-protected:
-    ~task_home() = default;
-};
+using task_home = model::scheduler_home<platform>;
 
 bide::scheduler_options with(unsigned blocking_threads, std::chrono::milliseconds stay) {
     bide::scheduler_options o;

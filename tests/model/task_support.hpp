@@ -9,6 +9,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <model/check.hpp>
+#include <model/portable_task.hpp>
 #include <support/standard.hpp>
 #include <support/tokens.hpp>
 
@@ -17,45 +18,6 @@ namespace bide::model {
 // An executor that runs each runnable before post() returns.
 struct at_once {
     void post(bide::runnable& r) noexcept { r.run.wake(); }
-};
-
-// A coroutine that is a whole chain.
-template <class Platform> struct [[nodiscard]] link {
-    struct promise_type {
-        bide::basic_task_context<Platform>* context = nullptr;
-        bide::executor_ref where;
-
-        promise_type() noexcept {}
-        auto* task_context() const noexcept { return context; }
-        bide::executor_ref get_scheduler() const noexcept { return where; }
-        link get_return_object() noexcept {
-            return link(std::coroutine_handle<promise_type>::from_promise(*this));
-        }
-        std::suspend_always initial_suspend() noexcept { return {}; }
-        struct end {
-            end() noexcept {}
-            bool await_ready() const noexcept { return false; }
-            std::coroutine_handle<>
-            await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
-                return h.promise().context->ended();
-            }
-            void await_resume() const noexcept {}
-        };
-        end final_suspend() noexcept { return {}; }
-        void return_void() noexcept {}
-        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
-    };
-
-    explicit link(std::coroutine_handle<promise_type> h) noexcept : frame(h) {}
-    link(link&& other) noexcept : frame(std::exchange(other.frame, nullptr)) {}
-    link& operator=(link&&) = delete;
-    ~link() {
-        if (frame) {
-            std::exchange(frame, nullptr).destroy();
-        }
-    }
-
-    std::coroutine_handle<promise_type> frame;
 };
 
 // A chain without references, which its maker owns.
@@ -144,15 +106,6 @@ public:
 private:
     at_once here_;
     registry_type tasks_;
-};
-
-// A home that starts tasks, as task_home.
-template <class Platform> class starting_home : public bide::detail::basic_task_home<Platform> {
-public:
-    virtual void start(bide::detail::basic_task_header<Platform>& t) noexcept = 0;
-
-protected:
-    ~starting_home() = default;
 };
 
 // A task with an outcome: 1, or 2 if it never ran. The last reference destroys it.

@@ -27,7 +27,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// Why a subscriber received nothing.
 struct recv_error {
     errc code;            ///< lagged, closed, empty, stopped or timeout.
-    std::uint64_t missed; ///< For lagged: the number of values that it missed.
+    std::uint64_t missed; ///< For lagged: the number of values that were missed.
 };
 
 namespace detail {

@@ -761,9 +761,9 @@ private:
 
     // Returns true if there are waiters on that side.
     // Order: seq_cst [ring.position]; the caller has moved a position before. Acquire
-    // [brief_lock.release]; if the flag was lowered, the caller sees the positions that were moved
-    // for the waiters. So a thread that finds no waiter and then reads the ring, as pass_on() does,
-    // sees what the last waiter took or put in.
+    // [brief_lock.release]: before a thread lowers the flag, it moves the items of the waiters into
+    // or out of the ring, under the lock. A caller that finds the flag lowered sees these moves.
+    // pass_on() needs that, because it finds no waiter and then uses the ring.
     bool any(side which) const noexcept {
         return (word_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }
@@ -904,7 +904,7 @@ private:
     }
 
     ring ring_;
-    // The flags and the lock. Every operation reads them. Without waiters, they do not change.
+    // The flags and the lock. Every operation reads this word. Without waiters, it does not change.
     alignas(cache_line_pair) typename lock::atomic word_{0};
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock
@@ -920,7 +920,7 @@ private:
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, behind all items in
-/// it, or is destroyed if the channel is full or closed. core/async_op.hpp says when a
+/// it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
 /// T is moved into the channel, inside it, and out of it. Another thread than the sender or the
@@ -934,7 +934,7 @@ private:
 /// or send a std::unique_ptr<T>. bide::task has no such operator.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
-/// the channel, even if the send or close() has not returned. A sender that knows that its item was
+/// the channel. The send or close() need not have returned. A sender that knows that its item was
 /// received may destroy the channel, even if that receive has not returned. Both are forbidden if
 /// the other side does one of the following: it sends or receives several items in one call; it has
 /// several cases of this channel in one select; a time-out or a stop ends its wait at that moment;

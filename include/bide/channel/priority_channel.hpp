@@ -163,7 +163,7 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// must not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
-/// the channel, even if the send or close() has not returned. A sender that knows that its item was
+/// the channel. The send or close() need not have returned. A sender that knows that its item was
 /// received may destroy the channel, even if that receive has not returned. Both are forbidden if
 /// the other side does one of the following: it sends or receives several items in one call; it has
 /// several cases of this channel in one select; a time-out or a stop ends its wait at that moment;

@@ -51,7 +51,8 @@ namespace detail {
 //   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
-// item that another thread moves meanwhile, from a channel not yet tried to one that was tried.
+// item: another thread may meanwhile move the item from a channel that was not tried yet to one
+// that was tried.
 //
 // A case may happen while the owner still enqueues other cases. A coroutine must not resume before
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
@@ -309,7 +310,8 @@ private:
 
 // ---- The cases without a primitive: a time-out, a deadline and a stop
 
-// Ends the select unless a case has happened. `node` is a basic_waiter<Platform>.
+// Makes the case of `node` happen, unless another case has happened. `node` is a
+// basic_waiter<Platform>.
 template <class Platform> void end_by(void* node) noexcept {
     auto& w = *static_cast<basic_waiter<Platform>*>(node);
     if (w.claim()) {
@@ -516,8 +518,8 @@ template <class T, class Platform> auto case_of(basic_async_op<T, Platform>&& op
     return basic_select_case<value, Platform>(std::move(op).as_case());
 }
 
-// A case that owns the handle of its channel. The handle may move until fill(), so fill() makes the
-// case that refers to it.
+// A case that owns the handle of its channel. The handle may move until fill(). So only fill()
+// makes the inner case, which refers to the handle.
 template <class Handle, class Make> class owning_case {
     using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
     static_assert(std::is_nothrow_move_constructible_v<Handle>,
@@ -584,8 +586,8 @@ concept case_of_select = requires {
 // ---- Cases
 //
 // Each function takes an object, or a pointer to one; nullptr means a case that never happens. If
-// it takes a temporary handle of a channel, the case owns the handle: its side of the channel stays
-// open until the select is over.
+// the object is a temporary handle of a channel, the case owns the handle. So the channel still has
+// this sender or receiver until the select is over.
 
 /// Makes a case that receives as recv() does. `from` is of any type that has async_recv().
 /// The result is that of async_recv(): for a channel, empty if it is closed and no item is left.

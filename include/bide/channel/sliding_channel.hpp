@@ -91,8 +91,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// moved-from T must not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
-/// the channel, even if the send or close() has not returned. This is forbidden if the send sends
-/// several items in one call.
+/// the channel. The send or close() need not have returned. But a send of several items in one call
+/// must have returned.
 template <class T, class Platform>
 class basic_sliding_channel
     : public channel_operations<basic_sliding_channel<T, Platform>, T, Platform,

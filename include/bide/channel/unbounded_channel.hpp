@@ -17,8 +17,9 @@
 //
 // The counts [unbounded.counts]. An item is counted as sent before it is counted as received. So if
 // a thread reads the count of receives and then the count of sends, the count of sends is not
-// lower. size() reads the sends, the receives, and the sends again. If both reads of the sends
-// agree, the size at one instant was the sends minus the receives.
+// lower. size() reads the count of sends, the count of receives, and the count of sends again. If
+// the count of sends is the same both times, the size at one instant was the difference of the two
+// counts.
 //
 // A send acquires the senders' lock. If a receiver waits, the send gives its item to the first
 // waiting receiver. If none waits, the send appends the item. A receive acquires the receivers'

@@ -133,8 +133,8 @@ private:
     };
     using waits = thread_wait<write_wait, Platform>;
 
-    // Acquires the lock of the state. If another thread holds the write lock, first waits until
-    // this thread holds it.
+    // Acquires the lock of the state. If another thread holds the write lock, first waits until the
+    // calling thread gets the write lock.
     void lock_to_write() noexcept {
         base::lock();
         const void* const writer = writer_;
@@ -308,8 +308,8 @@ public:
 
     /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once.
     /// While f runs, other sends and modifications of this watch wait, in the order in which they
-    /// came. So f must not wait for one of them, or for a change. Reads, waits for changes and
-    /// close() do not wait for f. f itself may read and close.
+    /// came. So f must not wait for one of them, or for a change. f does not delay reads, waits for
+    /// a change, or close(). f itself may read and close.
     /// Blocks: while another modify() runs its function.
     /// Returns: true if it was sent; false if the watch is closed. If it was closed before the
     /// call, f is not called.

@@ -32,11 +32,11 @@
 /// - The thread whose call (a release, a notification or a close) has granted the wait, until the
 ///   call has returned. Inside of the call, that thread itself may destroy the coroutine.
 /// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
-///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. This
-///   lasts until the coroutine has suspended again.
+///   (core/wake_scope.hpp), and a thread of bide's service (core/timer.hpp) after a stop or a
+///   time-out. Each counts until the coroutine has suspended again.
 /// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
-///   on a thread that prevents the executor from running. A resumption that was posted already must
-///   not run afterwards.
+///   on a thread that prevents the executor from running meanwhile, for example on the only thread
+///   of the executor. A resumption that was posted already must not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), the program reports a coroutine that is
 /// destroyed while a release on another thread resumes it. Waits by callbacks have no such
@@ -72,7 +72,7 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // Holds the node of a coroutine's wait, and resumes the coroutine after the wait.
 //
 // A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
-// and these data share their memory. If the budget of operations is spent (core/wake_scope.hpp),
+// and these data lie in one union. If the budget of operations is spent (core/wake_scope.hpp),
 // yield() lets other tasks run before the wait begins: it queues a runnable of the coroutine behind
 // the jobs that are queued already. For a coroutine of a task, this is the runnable of the task.
 // For one that stands alone, it is a member of this object.
@@ -85,8 +85,8 @@ public:
     // `where` is the executor that resumes the coroutine. If `where` is empty, sets it to the
     // coroutine's own executor, or to the current worker if the coroutine has none. If the caller
     // has named an executor other than the coroutine's own, that executor counts the wait as a user
-    // (core/resume.hpp). If `is_posted`, it does not, because the coroutine is posted there at
-    // once.
+    // (core/resume.hpp). If `is_posted` is true, the executor does not count the wait, because the
+    // coroutine is posted there at once.
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -120,8 +120,9 @@ public:
 
     // Tries the operation a few times before the wait begins, because another thread may be about
     // to complete it. A thread does the same before it blocks. Returns true if the operation is
-    // complete. Outside of sync_wait(), or if another job is queued for this thread, makes no
-    // attempt and returns false.
+    // complete. Makes no attempt and returns false in these cases: the operation has no
+    // yield_before_wait(); the thread is not in sync_wait(); another job is queued for this thread;
+    // the task is cancelled.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -150,8 +151,8 @@ public:
 
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // If the operation asks for it, makes `then` run in place of the coroutine when the wait is
-    // granted. `then` calls begin_retry().
+    // If the operation has a retry_on_grant(), makes `then` run in place of the coroutine when the
+    // wait is granted. `then` calls begin_retry().
     void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
         if (how.retry_on_grant != nullptr) {
             node.set_waker(how.retry_on_grant(what).by(where(), then));
@@ -384,9 +385,9 @@ struct never_armed {
     void disarm() noexcept {}
 };
 
-// Moves a value out. Two stores have just written the flag and the value of an optional. One load
-// of both would have to wait for these stores, so the overload for an optional moves the flag and
-// the value separately.
+// Moves a value out. Two stores have just written the value and the flag of an optional. A single
+// load of both would wait until these stores have reached the cache. So the overload for an
+// optional loads the flag and the value separately.
 template <class T> T move_out(T& from) { return std::move(from); }
 template <class T> std::optional<T> move_out(std::optional<T>& from) {
     if (from.has_value()) {
@@ -462,7 +463,7 @@ public:
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
-    /// Returns closed, stopped and timeout as an errc instead of throwing them.
+    /// Returns this operation with a result as its value: it reports closed, stopped and timeout.
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     /// Ends the wait with errc::stopped when a stop is requested. An operation takes up to two
@@ -549,8 +550,8 @@ private:
 //
 //   await_ready     tries; an operation that can complete immediately does so, even after a stop
 //   budget          if the task has completed many operations in one run (core/wake_scope.hpp),
-//                   other tasks run first. Meanwhile the task holds no lock and no item. If it is
-//                   cancelled meanwhile, the outcome is stopped
+//                   other tasks run before the operation is tried. If the task is cancelled
+//                   meanwhile, the outcome is stopped
 //   inner job       if the operation waits for a job, and this job is the next one of this thread,
 //                   the job runs inside of the running one: see below
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
@@ -584,15 +585,16 @@ private:
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // These other jobs may cancel the awaiting task, which then continues. So before the host runs
-// these jobs, it calls begin_wait of each awaiting task, the innermost one first. Each of these
-// tasks then begins its wait. From then on, the awaiting task may continue or be destroyed before
-// the inner job returns. So after the inner job, await_suspend() first reads `has_begun_wait` in
-// the inner_wait, which lies on the stack. If that flag is true, await_suspend() accesses nothing
-// else.
+// these jobs, it calls the waker `begin_wait` of each inner_job, the innermost one first. The call
+// begins the wait of the task that awaits this job. From then on, the awaiting task may continue or
+// be destroyed before the inner job returns. So after the inner job, await_suspend() first reads
+// `has_begun_wait` in the inner_wait, which lies on the stack. If that flag is true,
+// await_suspend() accesses nothing else.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
-    /// Constructs the awaiter of `op`, which exists until the end of the await expression.
+    /// Constructs the awaiter of the operation `of`.
+    /// Requires: `of` exists until the end of the await expression.
     explicit awaiter(basic_async_op& of) noexcept : op_(of) {}
     awaiter& operator=(awaiter&&) = delete;
 
@@ -739,7 +741,9 @@ private:
         }
     }
 
-    // Tries the operation. A cancelled task does not try, because the operation might succeed.
+    // Tries the operation. Returns false if it would have to wait. If the task is cancelled and the
+    // operation has an on_cancel(), calls that function first. If it is cancelled and there is no
+    // on_cancel(), makes no attempt, which might succeed: the outcome is `stopped`.
     bool completes_now() noexcept {
         BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();
@@ -754,8 +758,8 @@ private:
         return true;
     }
 
-    // Queues the wait. Returns false if it is complete. If it returns true, another thread may have
-    // resumed the coroutine.
+    // Queues the wait. Returns false if the wait is complete. If this function returns true,
+    // another thread may have resumed the coroutine.
     bool enqueue() noexcept {
         if (!wait_.begin(waker(&on_interrupt, this))) {
             if (op_.ops_->on_cancel == nullptr) {
@@ -765,7 +769,7 @@ private:
             on_interrupt(this);
         }
         if (polls()) {
-            wait_.node.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
+            wait_.node.forbid(wait_status::timed_out); // one attempt, which also detects a close
         } else {
             armed_.arm(*this, op_.limits_);
         }
@@ -845,8 +849,8 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // Ends the wait because of a stop, a time-out or a cancelled task. If its end releases other
-    // coroutines, they resume on another thread.
+    // Ends the wait because of a stop, a time-out or a cancelled task. If the end of the wait
+    // releases other coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // a waker may destroy this coroutine

@@ -3,8 +3,8 @@
 #define BIDE_CORE_CALLBACK_WAIT_HPP
 
 /// \file
-/// Waits for any operation of bide by a callback, a function that bide calls when the operation is
-/// complete. No thread and no coroutine waits. Event loops of other libraries use it.
+/// Waits for any operation of bide without a thread or a coroutine: bide calls a function when the
+/// operation is complete. Event loops of other libraries use such waits.
 //
 // The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. A
 // releaser publishes the outcome and then calls the waker. While the waker still runs, the owner
@@ -18,10 +18,10 @@
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
-// waker. In this case, the owner waits for no report. The owner sets `*left_`, and the caller of
-// the waker does not access the wait again. Second, the owner may run inside of the waker of
-// another wait that the same release has decided. In this case, the owner takes its own node out of
-// that release, and the waker of that node does not run.
+// waker. In this case, the owner waits for no report. It sets `*left_`, a flag in the frame of the
+// waker's caller, and this caller does not access the wait again. Second, the owner may do so
+// inside of the waker of another wait that the same release has decided. In this case, the owner
+// takes the node of its own wait out of that release, and the waker of this wait does not run.
 
 #include <bide/core/async_op.hpp>
 
@@ -42,8 +42,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// A grant that the owner does not take goes back: a permit is released, a lock is unlocked, an
 /// item is offered to the next receiver.
 ///
-/// It does not accept waits of a condition_variable, because their predicate needs a thread or a
-/// coroutine. The executor of resume_on() has no effect.
+/// A callback_wait does not accept waits of a condition_variable, because their predicate needs a
+/// thread or a coroutine. An executor that the operation names by resume_on() has no effect.
 /// Thread safety: one thread at a time, called the owner, calls the functions. The thread that runs
 /// the waker may be the owner.
 /// Destroys: cancels the wait, as cancel() does, and gives back a grant that was not taken.
@@ -64,9 +64,9 @@ public:
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
-    /// wait and of other waits, and may destroy this wait. It must not block for long, because the
-    /// releaser waits until `wake` returns. If `wake` completes other waits, the wakers of those
-    /// waits run after `wake` has returned (core/executor.hpp).
+    /// wait and of other waits, and may destroy this wait. `wake` must not block for long, because
+    /// the releaser waits until `wake` returns. If `wake` completes other waits, the wakers of
+    /// those waits run after `wake` has returned (core/executor.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
     basic_callback_wait& operator=(basic_callback_wait&&) = delete;
@@ -106,7 +106,7 @@ public:
         detail::wait_limits<Platform, 2> limits;
         detail::move_limits<Stops>(op.limits_, limits);
         if (limits.until.is_poll()) {
-            node_.forbid(wait_status::timed_out); // one attempt; finds whether it is closed
+            node_.forbid(wait_status::timed_out); // one attempt, which also detects a close
         } else {
             armed_.arm(*this, limits);
         }
@@ -148,7 +148,7 @@ public:
         return false;
     }
 
-    /// Returns the result. The wait may begin again.
+    /// Returns the result. Afterwards the wait may begin again.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
     /// Throws: what co_await of the operation would throw.
     /// Requires: is_complete(); otherwise terminates. The waker does not wait for a lock that the
@@ -210,8 +210,8 @@ private:
         // Order: relaxed; no other thread accesses the wait.
         caller_.store(nullptr, std::memory_order_relaxed);
     }
-    // Ends the wait because of a stop or a time-out. If its end releases other coroutines, they
-    // resume on another thread.
+    // Ends the wait because of a stop or a time-out. If the end of the wait releases other
+    // coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later;

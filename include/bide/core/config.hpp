@@ -33,10 +33,11 @@
 ///                                        (task/detail/coroutine_frame.hpp). Files of one program may
 ///                                        differ in it.
 /// BIDE_COMPILED            user or CMake Defined: the headers only declare what is rarely called. The
-///                                        library bide::compiled has the definitions, or the one file
-///                                        of the program that includes source.hpp. Files of one
-///                                        program may differ in it. The library needs the flags of
-///                                        the program, such as -fsanitize=thread and BIDE_USDT.
+///                                        definitions are in the library bide::compiled, or in the
+///                                        one file of the program that includes source.hpp. Files
+///                                        of one program may differ in it. The library needs the
+///                                        flags of the program, such as -fsanitize=thread and
+///                                        BIDE_USDT.
 /// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
 ///                                        moves to the library. 0: they do not.
 /// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function.
@@ -60,8 +61,8 @@
 ///                                        Files of one program may differ in it. If they do, the
 ///                                        linker keeps one version of each shared inline function:
 ///                                        with probes or without.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. So are
-///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
+///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.

@@ -18,9 +18,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Converts durations of any type to nanoseconds. std::chrono multiplies before it divides. For a
-// period such as 1/60 of a second, its product overflows. For a period of 1e18 seconds, the factor
-// itself does not fit into a std::ratio.
+// Converts durations of any type to nanoseconds. The conversion of std::chrono does not suffice: it
+// multiplies before it divides. For a period such as 1/60 of a second, the product overflows. For a
+// period of 1e18 seconds, the factor itself does not fit into a std::ratio.
 
 // The factors of a conversion: a count of periods P is count * `num` * `ns` / `den` nanoseconds.
 // `ns` is a number like the other two, not a unit. The fraction is reduced.
@@ -79,7 +79,7 @@ constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noe
                             : static_cast<std::int64_t>(ns.whole + (ns.rest != 0 ? 1 : 0));
 }
 
-// Converts a floating-point count to nanoseconds. Computes in F, and rounds the result up to a whole
+// Converts a floating-point count to nanoseconds. Computes in F. Rounds the result up to a whole
 // number. Saturates as ns_of_integer() does. Returns INT64_MIN if `count` is NaN.
 template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexcept {
     using factors = ns_factors<P>;

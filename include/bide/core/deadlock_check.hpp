@@ -13,7 +13,7 @@
 /// macro nothing is noted, and the names of primitives are dropped.
 ///
 /// - If a wait closes a cycle of waits among threads and tasks, the whole cycle is reported before
-///   that wait begins. A holder of a mutex that locks it again is a cycle of one.
+///   that wait begins. If the holder of a mutex locks it again, this is a cycle of one wait.
 /// - A cycle is not reported if one of its waits may end early: a wait with a time-out or a stop
 ///   token, or the wait of a task with a deadline. A cycle of tasks is reported even though another
 ///   task could cancel one of them.
@@ -29,9 +29,9 @@
 /// - A cycle through a semaphore, a channel or a join is not found either. Nor is a cycle through a
 ///   reader that waits behind a writer while other readers hold the lock. Waits by callbacks are
 ///   not noted.
-/// - A static primitive with a name is initialised at run time, so that the name is kept. It cannot
-///   be constinit. A static primitive without a name may be initialised at compile time. Then a
-///   dump shows only the address of the primitive and the kind of its queue.
+/// - A static primitive with a name is initialised at run time, so that the name is kept. Such a
+///   primitive cannot be constinit. A static primitive without a name may be initialised at compile
+///   time. Then a dump shows only the address of the primitive and the kind of its queue.
 /// - If a coroutine is destroyed while a release on another thread resumes it, the program
 ///   terminates with a message (core/async_op.hpp).
 
@@ -75,7 +75,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // noted.
 //
 // If readers hold a lock, another reader waits for the lock only because a writer waits in front of
-// it. The wait of that writer may end early. So the reader's wait is not a part of a cycle.
+// that reader. The wait of the writer may end early. So the reader's wait never counts as a part of
+// a cycle.
 //
 // Before a wait for a condition_variable returns, the waiter acquires its lock again, and no
 // time-out ends this acquisition. So from its beginning on, the wait is noted as a wait for that
@@ -240,8 +241,9 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Called before the waker of a coroutine runs. `thread` is the mark of the thread that runs it.
-    // Terminates if the wait is not noted, because then the coroutine was destroyed.
+    // Called before the waker of a coroutine runs. `thread` is the thread_mark() of the thread that
+    // runs the waker. Terminates if the wait is not noted, because then the coroutine was
+    // destroyed.
     void wakes(const void* node, const void* thread) noexcept {
         bool waits = false;
         write([&] {
@@ -254,8 +256,8 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Called after the waker has run. The wait that was woken may be over then, and another wait
-    // may have its node at the same address.
+    // Called after the waker has run. The woken wait may be over then, and the node of another wait
+    // may be at the same address.
     void wakes_no_more(const void* node, const void* thread) noexcept {
         write([&] {
             const auto found = waits_.find(node);
@@ -339,8 +341,8 @@ private:
         actor who;
         std::string text;
         std::string on;        // what it waits for
-        const void* lock;      // the address of `on`, or of the lock that the waiter acquires again
-        std::ptrdiff_t amount; // of the lock
+        const void* lock;      // the awaited primitive, or the lock that the waiter acquires again
+        std::ptrdiff_t amount; // the units of `lock` that the wait asks for
         bool relocks;          // the waiter held `lock` when the wait began
         bool may_end_early;
         std::int64_t since;
@@ -581,7 +583,7 @@ void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::ex
 
 template <class Mutex, class Mode> class mode_lock; // sync/shared_mutex.hpp
 
-// What a lock of type L holds. An upgradable lock is not noted.
+// How a lock of type L holds its mutex. An upgradable lock is not noted.
 enum class lock_held { exclusive, shared, upgradable };
 template <class L> inline constexpr lock_held lock_effect = lock_held::exclusive;
 template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> = lock_held::shared;

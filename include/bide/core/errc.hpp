@@ -22,7 +22,7 @@ enum class errc {
     empty,      ///< There is no value to receive now.
     full,       ///< There is no room to send now.
     lagged,     ///< The receiver was too slow and missed values.
-    no_driver   ///< The wait for a file needs a scheduler or a run_loop that runs its driver.
+    no_driver   ///< No scheduler or run_loop runs the driver that the wait for a file needs.
 };
 
 namespace detail {
@@ -51,7 +51,7 @@ public:
         }
         return "unknown";
     }
-    // Lets code that compares to std::errc recognise these errors.
+    // Makes no_driver equal to resource_deadlock_would_occur. No other errc equals a std::errc.
     std::error_condition default_error_condition(int code) const noexcept override {
         return static_cast<errc>(code) == errc::no_driver
                    ? std::make_error_condition(std::errc::resource_deadlock_would_occur)

@@ -20,7 +20,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// Sleeps in simulated time. Returns `idle` if nothing is left to simulate: the thread then sleeps.
+// Sleeps in simulated time. Returns `idle` if the caller must sleep in real time instead.
 template <class Platform, class Word>
 BIDE_COLD simulated_machine::sleep_end
 simulated_wait(simulated_machine& in, const typename Platform::template atomic<Word>& word,

@@ -114,9 +114,10 @@ using parker = basic_parker<native_platform>;
 // writes the epoch and reads `sleepers_`. All four operations are seq_cst.
 //
 // The seq_cst operations have a single total order. If the notifier reads zero sleepers, its
-// increment of the epoch precedes the waiter's increment of `sleepers_` in that order. So it also
-// precedes the waiter's read of the epoch. That read sees this increment or a later one, and
-// acquires what the notifier published. The waiter's second check then finds the condition true.
+// increment of the epoch precedes the waiter's increment of `sleepers_` in that order. So the
+// notifier's increment also precedes the waiter's read of the epoch. That read sees this increment
+// or a later one, and acquires what the notifier published. The waiter's second check then finds
+// the condition true.
 //
 // If the notifier reads a sleeper, it calls the wake. A waiter that is not asleep yet finds the
 // epoch changed and does not sleep.
@@ -157,7 +158,7 @@ public:
     }
 
     /// Sleeps until a notification. If one came after the prepare() that returned `seen`, does not
-    /// sleep. Then withdraws the announcement of prepare().
+    /// sleep. At its end, always withdraws the announcement of prepare().
     /// Blocks: until a notification or the deadline. May return early: the caller checks its
     /// condition again.
     /// Returns: false if the deadline has passed.

@@ -12,14 +12,14 @@
 /// A platform P has
 ///   P::model                    true: the model checker explores executions. Loops that only spend
 ///                               time are left out. P::timer_service() replaces the service of
-///                               core/timer.hpp; it returns nullptr if there is none.
+///                               core/timer.hpp, or returns nullptr: there is no service.
 ///   P::lock_looks               How often a waiter reads a held lock_bits before it sleeps.
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
 ///   P::var<T>                   In a model, a T that is checked for data races. Otherwise a T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
 ///   P::light_fence()            Acts as a seq_cst fence towards threads that run a heavy fence.
-///   P::heavy_fence()            Optional. A seq_cst fence, also towards threads with light fences.
-///                               If P has none, the system's is used (detail/process_wide.hpp).
+///   P::heavy_fence()            A seq_cst fence, also towards threads with light fences. Optional:
+///                               without it, process_fence is used (detail/process_wide.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
@@ -127,7 +127,8 @@ public:
     // Returns the previous one.
     static simulated_machine* exchange(simulated_machine* next) noexcept {
         simulated_machine* const old = std::exchange(of_thread(), next);
-        // Order: relaxed; a thread looks for what it has set itself. The count wraps around to 0.
+        // Order: relaxed; a thread looks for what it has set itself. To subtract 1, adds the
+        // largest unsigned number: the sum wraps around.
         threads_.fetch_add((next != nullptr ? 1U : 0U) - (old != nullptr ? 1U : 0U),
                            std::memory_order_relaxed);
         return old;

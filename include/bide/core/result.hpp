@@ -14,11 +14,11 @@
 /// }
 /// \endcode
 ///
-/// result and unexpected are named and used as std::expected and std::unexpected are. They are
-/// always types of bide, so that C++20 and C++23 translation units link together. If there is no
-/// value, value() throws the exception of the error: closed_error, stopped_error or
-/// std::system_error. The error is an errc, a std::error_code, or an object with an errc as its
-/// member `code`. For any other error type, value() does not compile.
+/// result and unexpected are used like std::expected and std::unexpected, and have members of the
+/// same names. They are always types of bide, so that C++20 and C++23 translation units link
+/// together. If there is no value, value() throws the exception of the error: closed_error,
+/// stopped_error or std::system_error. The error is an errc, a std::error_code, or an object with
+/// an errc as its member `code`. For any other error type, value() does not compile.
 
 #include <bide/core/errc.hpp>
 #include <bide/core/wait_status.hpp>
@@ -242,9 +242,9 @@ private:
 /// Deduces the type of the error.
 template <class E> unexpected(E) -> unexpected<E>;
 
-/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if a move
-/// of an E does not throw. A T must also be assignable, or have a move that does not throw. If an
-/// assignment has to construct a T or an E, and this throws, the result is unchanged.
+/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if two
+/// conditions hold: a move of an E does not throw; a T is assignable, or its move does not throw.
+/// If an assignment has to construct a T or an E, and this throws, the result is unchanged.
 template <class T, class E>
 class [[nodiscard]] result : public detail::result_storage<detail::stored<T>, E> {
     static constexpr bool has_no_value = std::is_void_v<T>;

@@ -114,9 +114,9 @@ template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
 namespace detail {
 
 // Counts the users of an executor: the tasks that resume there, and the waits that name it by
-// resume_on(). While a user waits, it is in no queue of the executor; it is posted to the executor
-// when its wait ends. An executor that derives from executor_users counts its users. The
-// destruction of such an executor terminates the program if there is a user.
+// resume_on() (core/async_op.hpp). While a user waits, it is in no queue of the executor; it is
+// posted to the executor when its wait ends. An executor that derives from executor_users counts
+// its users. The destruction of such an executor terminates the program if there is a user.
 //
 // A user is not counted while the executor runs it, nor when it will never be posted again. Before
 // an executor is destroyed, it runs everything that was posted to it. So a user that is still

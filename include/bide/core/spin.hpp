@@ -7,13 +7,12 @@
 /// another thread that is between two steps (basic_backoff).
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. Assume that two
-// threads hand work to each other, and that one of them sleeps. The other one calls the wake, and
-// then waits for the answer. After the call has returned, the woken thread needs another 1.5 to 2
-// times as long as the call until it runs. If the waiter spins for less than that, it falls asleep
-// just before its partner hands the work back. The partner must then wake the waiter, and falls
-// asleep itself in the same way. So two threads that have slept once would then sleep each time.
-// The budget is therefore 5/2 of the time of the wake call. The library measures that time when it
-// wakes a thread. The budget stays within [2, 20] us.
+// threads A and B hand work to each other, and that B sleeps. A calls the wake, and then waits for
+// the answer. After the call has returned, B needs another 1.5 to 2 times the duration of the call
+// until it runs. If A spins for less than this time, A falls asleep just before B hands the work
+// back. B must then wake A, and falls asleep itself in the same way. So two threads that have slept
+// once would then sleep each time. The budget is therefore 5/2 of the time of the wake call. The
+// library measures that time when it wakes a thread. The budget stays within [2, 20] us.
 //
 // With a single processor, no other thread can make the change during a spin, so no thread spins.
 // If several spins of a thread failed in a row, the thread skips some of the next spins.

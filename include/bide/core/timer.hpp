@@ -5,10 +5,10 @@
 /// \file
 /// Provides timers: the timer queue of a scheduler or a service, and the timer service.
 ///
-/// The service fires the time-outs of coroutines that no scheduler fires. It also resumes
-/// coroutines that have no executor, after a stop or a time-out. A process has one service. The
-/// first use starts it, and it never ends. A child of fork() starts its own. The service consists
-/// of two parts:
+/// If no scheduler fires the time-out of a coroutine, the service does. It also resumes coroutines
+/// that have no executor, after a stop or a time-out. A process has one service. The first use
+/// starts it, and it never ends. A child of fork() starts its own. The service consists of two
+/// parts:
 ///
 /// \code
 ///   timer thread   Decides time-outs and runs no coroutine.
@@ -26,12 +26,12 @@
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Three operations cannot throw, so they report the error and terminate: a stop
-/// that resumes coroutines; a wait with a time-out whose operation was constructed on a worker and
-/// begins on another thread; a post to a scheduler that has ended.
+/// that resumes coroutines; a wait with a time-out that begins on a thread of no scheduler, if a
+/// worker has constructed its operation; a post to a scheduler that has ended.
 //
 // The timer thread sleeps in a parker until the earliest time-out. A thread that adds the earliest
 // timer unparks the timer thread. So does a thread that posts a runnable for which another resumer
-// is needed. So the service has only one sleep protocol.
+// is needed. Because of this, the service has only one sleep protocol.
 
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -47,9 +47,9 @@ namespace bide { inline namespace BIDE_ABI {
 // Queues timers until they are due. The queue has no thread of its own: any thread adds, cancels
 // and fires timers, several threads at once.
 //
-// A thread that fires the timers of the queue is called a sleeper. It sleeps until next_ns(), and
-// the queue wakes it if an earlier timer is added. Let `t` be the time of the new timer, and `u`
-// the time until which the sleeper is about to sleep. The pair [timer_queue.next]:
+// A thread that fires the timers of the queue is called a sleeper. It sleeps until next_ns(). If an
+// earlier timer is added, add() wakes it by the waker `earlier`. Let `t` be the time of the new
+// timer, and `u` the time until which the sleeper is about to sleep. The pair [timer_queue.next]:
 //
 //   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
@@ -62,10 +62,10 @@ namespace bide { inline namespace BIDE_ABI {
 // cancelled. It may also be later, but at most by one tick of the wheel. A timer that is added with
 // a later time than next_ns() needs no wake: the sleeper wakes at next_ns() and reads it again.
 //
-// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A timer
-// fires outside the lock and is listed in `calls_` meanwhile. If a timer is firing, cancel() waits
-// until the firing ends. On the thread that fires the timer, cancel() does not wait. After cancel()
-// has returned, no other thread accesses the timer.
+// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A thread
+// fires a timer without the lock. Meanwhile the list `calls_` names the timer. If a timer is
+// firing, cancel() waits until the firing ends. On the thread that fires the timer, cancel() does
+// not wait. After cancel() has returned, no other thread accesses the timer.
 
 namespace detail {
 
@@ -74,13 +74,13 @@ namespace detail {
 // next occupied slot.
 //
 // A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the
-// tick that the wheel has reached, never later than the present. The level of a node is that of the
-// highest digit in which the tick of the node differs from `reached_`. The slot is the value of
-// that digit. So all nodes at a level are due before all nodes at higher levels. The first occupied
-// slot of the lowest occupied level holds the next node. When the time of a slot above level 0 has
-// come, the nodes of the slot move down. If the slot has at most 16 nodes, `reached_` first
-// advances to the tick of the earliest node, but not beyond the present. So if this node is due, it
-// moves to level 0 at once.
+// tick that the wheel has reached, never later than the present. The level of a node is the
+// position of the highest digit in which the tick of the node differs from `reached_`. The slot is
+// the value of that digit. So all nodes at a level are due before all nodes at higher levels. The
+// first occupied slot of the lowest occupied level holds the next node. When the time of a slot
+// above level 0 has come, the nodes of the slot move down. If the slot has at most 16 nodes,
+// `reached_` first advances to the tick of the earliest node, but not beyond the present. So if
+// this node is due, it moves to level 0 at once.
 //
 // At level 0, the nodes of one tick are in one list. If few of them are pushed out of order, the
 // list is sorted by time. If many are, a due node may be behind a later node of the same tick. It
@@ -134,11 +134,10 @@ public:
     }
 
     // Removes and returns a node that is due at `now`; nullptr if no node is due. If `skipped` is
-    // zero, takes the first due node. Otherwise first passes over up to `skipped` nodes of the same
-    // tick, but over a node only if the node behind it is due, too. Before it takes a node, moves
-    // nodes between levels if their time has come, and decrements `moves` for each move. If `moves`
-    // is zero and a node still has to move, returns nullptr: is_moving() is then true, and the
-    // caller must call again.
+    // zero, takes the first due node. Otherwise passes over up to `skipped` nodes of the same tick,
+    // as long as the next node is due, too. Before that, moves nodes to lower levels if their time
+    // has come. Each move of a node decrements `moves`. If `moves` is zero and a node still has to
+    // move, returns nullptr. In this case is_moving() is true, and the caller must call again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept {
         const std::uint64_t tick = tick_of(now);
         for (;;) {
@@ -304,7 +303,8 @@ public:
     BIDE_NOINLINE void add(timer& t) noexcept {
         const waker earlier = earlier_;
         const std::int64_t at = rounded_up(t.when.next_check_ns());
-        if (t.queue != this) { // its own firing may add it again while another thread cancels it
+        // Another thread may cancel `t`, and read `queue`, while the firing adds `t` again here.
+        if (t.queue != this) {
             t.queue = this;
         }
         lock();
@@ -389,7 +389,7 @@ public:
         return next_.load(std::memory_order_seq_cst);
     }
 
-    /// Raises next_ns() if the earliest timers were cancelled, and returns it.
+    /// If the earliest timers were cancelled, first raises next_ns(). Then returns next_ns().
     std::int64_t next_live_ns() noexcept {
         lock();
         if (!wheel_.is_moving()) {
@@ -482,9 +482,9 @@ private:
         mine.firing = nullptr;
         if (cancelling_ != 0) {
             // Order: relaxed; written under the lock. A canceller sleeps only while the count is
-            // still the one that it has read. If it has read the old count, it no longer falls
-            // asleep, or is woken below. A canceller that reads the new count no longer waits for
-            // this firing.
+            // still the one that it has read. A canceller that has read the old count either does
+            // not fall asleep, or is woken below. A canceller that reads the new count no longer
+            // waits for this firing.
             ended_.fetch_add(1, std::memory_order_relaxed);
             unlock();
             futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -545,7 +545,7 @@ namespace detail {
 // take it.
 //
 //   post     Wakes an idle resumer. If none is idle, an active resumer takes the runnable later.
-//   blocks   A resumer sleeps in bide. If it was the last active one, another resumer starts.
+//   blocks   The last active resumer sleeps in bide. If a runnable is queued, another one starts.
 //   late     A runnable has waited for `late_ns`: all resumers compute, or block outside of bide
 //            (read(), std::mutex, sleep_for). The number of active resumers is at most doubled.
 //
@@ -961,9 +961,9 @@ template <class Platform> void add_service_timer(timer& t) noexcept {
     }
 }
 
-// Arms the time-out of a wait. The timer goes to the scheduler of this worker if the running task
-// is about to begin that wait and will resume there. That is safe, because the task ends before its
-// scheduler does. Every other timer goes to the service.
+// Arms the time-out of a wait that the running task is about to begin. If the task will resume on
+// the scheduler of this worker, the timer goes to that scheduler. This is safe, because the task
+// ends before its scheduler does. Every other timer goes to the service.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&

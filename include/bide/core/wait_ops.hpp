@@ -36,8 +36,9 @@
 ///     // again() a few times. Each again() tries the operation, because another thread may be
 ///     // about to complete it. Returns when again() has returned true.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // Returns the runnable that completes the wait, if it has not run yet. If the runnable is
-///     // the next of this worker, it runs inside of the coroutine's job before the wait begins.
+///     // Returns the runnable whose run completes the wait. It may have run already. If it is the
+///     // next job of this worker, the worker runs it before the wait begins, inside of the job
+///     // that runs the coroutine.
 ///     runnable& awaited_job() const noexcept;
 ///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls
 ///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins
@@ -45,7 +46,8 @@
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
 ///     // True: try_now() completes the wait, but other tasks run before the coroutine continues.
 ///     static constexpr bool yields_first = true;
-///     // True: the wait cannot be a case of a select: it is decided without a claim of the choice.
+///     // True: the wait cannot be a case of a select, because it is decided without a claim of
+///     // the object that the cases share (basic_choice in core/waiter.hpp).
 ///     static constexpr bool stands_alone = true;
 /// };
 /// \endcode
@@ -101,8 +103,8 @@ private:
 
 } // namespace detail
 
-/// The result type of an operation whose value is a T. For an operation that returns a result<void,
-/// E>, a primitive may define an empty T and specialise this class for that T.
+/// The result type of an operation whose value is a T: result<T>. If an operation is to return a
+/// result<void, E>, its primitive defines an empty T and specialises this class for that T.
 template <class T> struct as_result {
     /// The result type.
     using type = result<T>;
@@ -132,7 +134,8 @@ template <class R> struct wait_payload {
 /// The payload of a wait for an R.
 template <class R> using wait_payload_t = typename wait_payload<R>::type;
 
-/// True for operations without errors that may wait for a time: their waits have a timer.
+/// True for a T that is the value of operations that may wait for a time and report no error. Their
+/// waits have a timer.
 template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
 /// \overload
 template <> inline constexpr bool may_wait_for_time<std::uint64_t> = true;

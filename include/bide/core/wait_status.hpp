@@ -20,10 +20,10 @@ enum class wait_status : futex_word {
     timed_out,  ///< The deadline has passed.
     no_memory,  ///< There was no memory for the item.
     all_let_go, ///< All waits were granted at once: an unused grant goes to no other waiter.
-    destroyed   ///< The coroutine that waited was destroyed. Only cancel() gets it.
+    destroyed   ///< The coroutine that waited was destroyed. Passed to cancel() only.
 };
 
-/// Returns the errc of a status that is not `granted`. core/errc.hpp defines it.
+/// Returns the errc of a status that is not `granted`. core/result.hpp defines this function.
 inline errc errc_of(wait_status what) noexcept;
 
 }} // namespace bide::BIDE_ABI

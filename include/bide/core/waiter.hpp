@@ -7,11 +7,11 @@
 /// owner, the thread or coroutine that waits.
 //
 // A wait ends in two steps. First, one thread, the decider, decides the wait under the lock of the
-// primitive: it moves `phase_` from queued to decided. A wait is decided only once, and from then
-// on only the decider may set the outcome. Second, after it has released that lock, the decider
-// publishes the outcome by one atomic operation on `state_`, a member of the node. This is the
-// decider's last access to the node. An owner that sees the outcome may return and free the node
-// and the primitive.
+// primitive: it moves `phase_`, a member of the node, from queued to decided. A wait is decided
+// only once, and from then on only the decider may set the outcome. Second, after it has released
+// that lock, the decider publishes the outcome by one atomic operation on `state_`, another member.
+// This is the decider's last access to the node. An owner that sees the outcome may return and free
+// the node and the primitive.
 //
 //   state_        meaning
 //   waiting       Not published. The owner has a waker, or is a thread that does not sleep.
@@ -25,10 +25,10 @@
 // the releaser. First it announces the waits that have wakers (stores an outcome with the bit
 // `announced`). Then it publishes the waits of threads. Then it runs the wakers one by one. A waker
 // may cancel any other wait of the same release, or destroy the coroutine of that wait, because all
-// outcomes are announced already. This takes the node of that wait out of the list, and its waker
-// does not run. Another thread that cancels such a wait blocks until the node is published
-// (await_outcome()). If a waker makes a release itself, the nodes of that release are appended to
-// the list.
+// outcomes are announced already. In both cases, the node of that wait leaves the list, and the
+// waker of that node does not run. If another thread cancels such a wait, that thread blocks until
+// the node is published (await_outcome()). If a waker makes a release itself, the nodes of that
+// release are appended to the list.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -37,8 +37,8 @@
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
 //
-// A releaser that announces a node stores its thread_mark() in `missing`. This number identifies
-// the releaser's thread.
+// A releaser that announces a node stores in `missing` the thread_mark() of its thread, an address
+// that no other running thread has (core/platform.hpp).
 //
 // A wait may be a case of a select, which completes exactly one of its waits. The cases of a select
 // share one object, the choice (basic_choice), which records whether a case has completed. Before a
@@ -172,13 +172,15 @@ public:
     /// Sets the waker, before the wait is queued, and returns the previous one.
     waker set_waker(waker wake) noexcept { return std::exchange(waker_, wake); }
 
-    /// Makes this wait a case of `with`. If it is selected, `wake` runs with the choice as context.
+    /// Makes this wait a case of `with`. If this case is selected, `wake` runs with the choice as
+    /// context.
     void contest(waker::function wake, basic_choice<Platform>& with) noexcept {
         waker_ = waker(wake, &with);
         contested_ = true;
     }
 
-    /// Makes this wait a case of a choice with an owner. If selected, it grants the owner's waiter.
+    /// Makes this wait a case of a choice with an owner. If this case is selected, its waker grants
+    /// the owner's waiter.
     void contest(basic_choice<Platform>& with) noexcept {
         const auto grant = [](void* choice) noexcept {
             if (basic_waiter* const owner = owner_of(choice)) {
@@ -207,12 +209,12 @@ public:
 
     /// Returns whether a release on this thread has announced the wait and not run its waker yet.
     bool is_announced_here() const noexcept {
-        // Order: acquire [waiter.outcome]; sees the number of the releaser's thread.
+        // Order: acquire [waiter.outcome]; sees what the releaser has stored in `missing`.
         return detail::is_announced(state_.load(std::memory_order_acquire)) &&
                missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
 
-    /// Returns whether the node was withdrawn, or not queued after its construction or last
+    /// Returns whether the node was withdrawn, or was not queued since its construction or last
     /// reset().
     bool is_idle() const noexcept { return phase_ == phase::idle; }
 
@@ -266,13 +268,13 @@ public:
     /// releaser, the caller runs inside of a waker of the same release. In this case, takes the
     /// node out of the release, and the node's waker does not run.
     /// Blocks: if another thread is the releaser, until that thread has published the outcome.
-    /// Before that, it may run the wakers of earlier waits of the release.
+    /// Until then, the releaser may run the wakers of earlier waits of the release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
         for (basic_backoff<Platform> again; !is_decided(); again()) {
         }
         if (is_announced_here()) {
             link::unlink();
-            // Order: relaxed; this thread has announced it.
+            // Order: relaxed; this thread has stored the announced outcome.
             settle(detail::announced_as(state_.load(std::memory_order_relaxed)));
         }
         for (basic_backoff<Platform> again; !is_complete(); again()) {
@@ -288,7 +290,7 @@ public:
 
     // --- a wait in no queue: one atomic operation on the node's own word decides it
 
-    /// Begins a wait that is in no queue. end_alone() ends it. Called by the owner.
+    /// Called by the owner. Begins a wait that is in no queue and that end_alone() ends.
     /// Returns: false if the wait was ended already; then outcome() returns its outcome.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;
@@ -402,7 +404,7 @@ public:
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
-    /// Marks the node as withdrawn by its owner, a stop or a time-out. The node may wait again.
+    /// Marks the node as withdrawn: by its owner, by a stop or by a time-out. It may wait again.
     void withdrawn() noexcept { phase_ = phase::idle; }
 
     // --- called by the decider, after it has released the lock
@@ -506,7 +508,7 @@ template <class Platform> class wakers_later;
 /// Wakers run inside publish(), first in, first out. If a waker releases other waiters, the inner
 /// publish() only marks them as decided (basic_waiter::announce()). The outermost publish() of the
 /// thread then runs their wakers. So the depth of the stack does not grow. If a waker blocks in
-/// bide (core/futex.hpp), the later wakers run before it sleeps.
+/// bide (core/futex.hpp), its thread runs the later wakers before it sleeps.
 ///
 /// All outcomes are visible before the first waker runs. A waker may cancel later waiters of the
 /// list, or destroy their coroutines. In both cases, these waiters leave the list and their wakers
@@ -637,8 +639,8 @@ private:
     }
 
     // Publishes the waiters of threads, and announces the waiters that have wakers. If a waiter is
-    // the selected case of a choice with an owner, publishes that case at once. The waiter of the
-    // owner then takes its place.
+    // the selected case of a choice with an owner, publishes that case at once. If the waiter of
+    // the owner has a waker, it then takes the place of the case in the list.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
@@ -912,9 +914,9 @@ template <class Q, class Platform> struct thread_wait {
                                            const typename Platform::stop_token& token,
                                            deadline end = deadline::never()) noexcept {
         // The callback runs on the thread that requests the stop. If the stop was requested
-        // already, it runs here at once. It may access the primitive: the destructor of the
-        // callback waits until a running callback has ended, and the primitive exists until this
-        // wait has returned.
+        // already, the callback runs here at once. The callback may access the primitive: the
+        // destructor of the callback waits until a running callback has ended, and the primitive
+        // exists until this wait has returned.
         return wait(queue, amount, end, token.stop_possible(), [&](waiter& w) noexcept {
             const auto stop = [&queue, &w]() noexcept {
                 const wake_scope<Platform> away(detail::post_all{});
@@ -936,7 +938,8 @@ private:
         waiter w;
     };
 
-    // arm(w) returns an object that exists while the wait lasts.
+    // arm(w) arms the stop callback, if there is one. It returns an object that exists while the
+    // wait lasts.
     template <class Arm>
     BIDE_INLINE static wait_status wait(Q& queue, std::ptrdiff_t amount, deadline end,
                                         [[maybe_unused]] bool may_end_early, Arm arm) noexcept {

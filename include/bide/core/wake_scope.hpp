@@ -8,19 +8,20 @@
 /// bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
-/// that were to resume after it are handed over. On a worker, another worker takes them. On any
-/// other thread, the resumers do (core/timer.hpp). If the resumed coroutine blocks outside of bide
-/// (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over, another
-/// thread may resume those coroutines at any time. So a coroutine that has blocked must not destroy
-/// the coroutines that were released with it.
+/// that were to resume after it are handed over. If the thread is a worker of a scheduler, another
+/// worker takes them. If it is no worker, the resumers take them: threads of bide's service
+/// (core/timer.hpp). If the resumed coroutine blocks outside of bide (read(), std::mutex) or
+/// computes, those coroutines have to wait. After a hand-over, another thread may resume those
+/// coroutines at any time. So a coroutine that has blocked must not destroy the coroutines that
+/// were released with it.
 //
 // A release that has wakers to run opens a wake_scope. Coroutines that become runnable in the scope
 // are kept in a list of the thread. When the outermost scope closes, it runs the list, first in,
 // first out. If a resumed coroutine makes a release, that release opens an inner scope, and the
 // outer scope runs the list of the inner one. So the stack does not grow with a chain of releases.
 //
-// A scope may also post its list to an executor. request_stop() uses such a scope, so it resumes no
-// coroutine on its thread.
+// A scope may also post its list to an executor. The stop callback of a wait opens such a scope. So
+// request_stop() resumes no coroutine on the thread that calls it.
 //
 // The wakers of a release run in the same way, one after the other. If a waker makes a release, the
 // outermost release of the thread runs the wakers of that inner release (core/waiter.hpp). A scope
@@ -28,8 +29,10 @@
 // scope also posts the coroutines that these wakers make runnable. Before a thread blocks, it runs
 // the wakers that its releases have collected.
 //
-// The runnables and the wakers of an outer scope are not handed over. If an executor resumes a
-// coroutine inside post(), and that coroutine blocks, the outer scope is delayed.
+// If the innermost scope posts its list, the runnables and the wakers of the scopes around it are
+// not handed over. Suppose that a waker in such a scope posts a coroutine, that the executor
+// resumes it inside post(), and that it blocks. Then the runnables of the outer scopes have to
+// wait.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
@@ -187,10 +190,10 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope for a caller that knows no executor. If a run() on this thread had an argument
-    /// `if_blocked`, the scope posts its runnables to the executor that the last `if_blocked()`
-    /// returns. If that is no executor, the program terminates. If no run() had such an argument,
-    /// the scope runs its runnables on this thread.
+    /// Opens a scope that posts its runnables, for a caller that knows no executor. The last call
+    /// of run() (below) with an `if_blocked` on this thread decides: the executor that this
+    /// `if_blocked` returns takes the runnables. If it returns no executor, the program terminates.
+    /// If there was no such call, the scope runs its runnables on this thread.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope& operator=(wake_scope&&) = delete;
@@ -290,8 +293,8 @@ template <class Platform> executor_ref current_worker() noexcept {
 // ---- The host of a task
 //
 // The host of a task is the worker that runs it. Operations call their scheduler by the interface
-// basic_worker_host, and find the host of their thread in worker_local. The resumers
-// (core/timer.hpp) are hosts too, but their executor() refers to no executor. Other threads have no
+// basic_worker_host, and find the host of their thread in worker_local. A resumer (core/timer.hpp)
+// has a host, too, but the executor() of that host refers to no executor. Other threads have no
 // host.
 //
 // If a task never has to wait, it yields after `whole_budget` operations, on any thread. When it
@@ -328,8 +331,8 @@ public:
     virtual void post_in_order(runnable& r) noexcept { executor().post(r); }
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
-    // another job will run before the chain continues, this function moves the runnables that the
-    // chain has forked to chain.forked. The chain forks them again when it continues. After many
+    // another job will run before the chain continues, this function moves the forked runnables of
+    // the chain to chain.forked. The chain forks them again when it continues. After many
     // pauses in a row, this function also queues the oldest forked runnable in front of the chain,
     // and sets chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
@@ -361,7 +364,7 @@ public:
     virtual bool blocks() noexcept = 0;
     virtual void unblocks() noexcept = 0;
 
-    // Returns the scheduler's executor; it refers to none on a resumer.
+    // Returns the scheduler's executor. On a resumer, the result refers to no executor.
     virtual executor_ref executor() noexcept = 0;
 
     bool serves(executor_ref where) noexcept {
@@ -388,8 +391,10 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // In sync_wait(), the queue of the other runnables of this thread; elsewhere nullptr. If a wait
-    // has tried its operation without success, nullptr until the next runnable runs.
+    // The queue of the other runnables of this thread, if the thread is in sync_wait()
+    // (task/task.hpp). If this queue is empty, a coroutine tries its operation a few times before
+    // it waits, as a thread does. nullptr: it makes no attempts. This is so on other threads, and
+    // also after attempts without success, until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

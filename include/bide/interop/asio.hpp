@@ -69,8 +69,8 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// `where`. Until then the wait counts as outstanding work of that executor and of `where`. The
 /// memory comes from the associated allocator of the handler, and is freed before the handler is
 /// called. If the operation throws an exception that is no error code, the exception leaves the
-/// function that runs the executor. async_join() throws such an exception if the task threw: use
-/// co_spawn() instead.
+/// function that runs the executor. join_handle::async_join() throws such an exception if the
+/// joined task threw. To await a task, use co_spawn() instead.
 ///
 /// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
 /// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before
@@ -94,8 +94,8 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 /// \endcode
 ///
 /// The code of the task, and of the tasks that it awaits, runs on `where`, and only after this
-/// call. Terminates if the executor finds no memory for a resumption. The handler, the memory and
-/// the exceptions of this call are the same as for async_await().
+/// call. Terminates if the executor finds no memory for a resumption. For the handler, the memory
+/// and the exceptions of this call, the rules of async_await() apply.
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
 /// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
 /// the thread of that destructor. If the task is in a wait that a cancellation does not end, the

@@ -38,8 +38,8 @@ public:
 
     bool is_attached() const noexcept {
         // Order: seq_cst [driver.detach]. Before this load, the calling thread has found or made
-        // the object in which end_waits() looks for its wait. If end_waits() has missed that
-        // object, this load reads that there is no attachment.
+        // the object in which end_waits() looks for the wait of this thread. If end_waits() has
+        // missed that object, this load reads that there is no attachment.
         return word_.load(std::memory_order_seq_cst) == state::attached;
     }
 

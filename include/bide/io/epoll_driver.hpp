@@ -118,7 +118,7 @@ public:
         const int saved = errno;
         epoll_event none{};
         ::epoll_ctl(set_.fd(), EPOLL_CTL_DEL, fd, &none);
-        errno = saved; // the file may have been closed
+        errno = saved; // the call fails if the file was closed
     }
 
     // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
@@ -378,7 +378,7 @@ private:
     // The operation that waits until a file is readable or writable (core/wait_ops.hpp).
     struct readiness : io_operation {
         basic_readiness_driver& of;
-        entry* its; // nullptr: it fails with the error of its payload
+        entry* its; // nullptr: the wait fails with the error of its payload
         int fd;
         word way; // the direction, and the entry's `forgotten` shifted left
 
@@ -571,7 +571,7 @@ private:
     }
 
     static bool has_passed(deadline until) noexcept {
-        const std::int64_t end = until.steady_ns(); // before now(): may read another clock
+        const std::int64_t end = until.steady_ns(); // before now(), as it may read another clock
         return !until.is_never() && Platform::now() >= end && !until.is_early();
     }
 

@@ -204,7 +204,7 @@ async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
         p.end(errno);
     } else if (::connect(fd, to, size) == 0) {
         p.end();
-    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
+    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end the connect
         p.end(errno);
     }
     p.made = basic_io_socket<Driver>(on, fd);

@@ -49,7 +49,7 @@ public:
             detail::fatal("poll_executor", this, "destroyed by what runs on it");
         }
         for (basic_backoff<native_platform> again; !queue_.is_idle(); again()) {
-            run(); // a poster may be about to make it readable
+            run(); // a poster may be about to make the descriptor readable
         }
         require_none("poll_executor");
     }

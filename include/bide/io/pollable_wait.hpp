@@ -77,7 +77,7 @@ public:
     /// Requires: is_complete(); otherwise terminates.
     result_type take() {
         struct at_end {
-            ~at_end() { of.clear(); } // after the waker has made it readable
+            ~at_end() { of.clear(); } // after the waker has made the descriptor readable
             detail::event_fd& of;
         } const end{readable_};
         return wait_.take();

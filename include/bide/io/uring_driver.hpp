@@ -66,7 +66,7 @@ struct uring_request : basic_task_links<native_platform, uring_request> {
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
     bool is_taken = false;     // in the list of the requests that look() handles
     bool has_answer = false;   // `answer` is the kernel's answer
-    bool asks_again = false;   // the kernel did not find it: ask again to end it
+    bool asks_again = false;   // the kernel did not find the request: ask again to end it
     wait_status ended_by = wait_status::granted;
     int fd = -1;
     int answer = 0;
@@ -310,7 +310,7 @@ private:
                     at = at->next_in_list;
                 }
                 if (at == nullptr) {
-                    continue; // it is over
+                    continue; // the request is over
                 }
                 r->asks_again = true;
             }
@@ -454,7 +454,7 @@ private:
         basic_uring_driver& of;
 
         // Tries the operation without the ring. If the attempt would block, or if the file does not
-        // support it, the ring does the operation.
+        // support such an attempt, the ring does the operation.
         wait_status try_now(request& r) const noexcept {
             const int before = errno;
             const iovec all{r.data, r.size};

@@ -223,8 +223,11 @@ struct simulated_platform {
             m->wake(word, count);
         }
     }
-    /// Returns false.
-    static bool single_cpu() noexcept { return false; }
+    /// Returns true if the machine has one processor.
+    static bool single_cpu() noexcept {
+        machine* const m = machine::here();
+        return m != nullptr && m->processors() == 1;
+    }
     /// Returns the T of this thread.
     template <class T> static T& local() noexcept {
         static constexpr char key = 0;

@@ -251,7 +251,8 @@ private:
 // becomes a part of that fork-join. `iterations` is the number of iterations of the fork-join.
 // Their time is estimated from earlier calls. If the estimate is at most LongestNs nanoseconds,
 // first calls run_briefly(now), outside of a fork-join. If run_briefly() has run all iterations, it
-// returns the current time, and f() is not called. If it returns 0, iterations remain.
+// returns the current time, and f() is not called. If it returns 0, iterations remain, and f() runs
+// them.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {

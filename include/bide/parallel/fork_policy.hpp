@@ -39,8 +39,9 @@ public:
     /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
     /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; an earlier done() was an acquire. So each total that was added before the
-        // counts in its result is visible [fork_progress.done].
+        // Order: relaxed. A loop adds its total before it counts any iteration, and done() acquires
+        // the counts that it returns. So after done(), this load sees the totals of all loops in
+        // that count [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 

@@ -8,22 +8,23 @@
 //
 // How the functions of a scope are stored, run and waited for.
 //
-// A scope has parts: its body, which runs on the thread that has called fork_scope(), and each
-// function that a thief, that is, another thread, has taken. Each part has a frame, which belongs
-// to the thread that runs the part. The functions that the part spawns are jobs on the lane of that
-// thread, like the second arms of joins. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.)
-// When the part has returned, the frame takes its jobs back, the youngest first, and runs them. If
-// a job was stolen, the frame waits until the stolen function, and all functions that it has
-// spawned, have ended.
+// A scope has parts. One part is its body, which runs on the thread that has called fork_scope().
+// Each function that a thief, that is, another thread, has taken is one more part. Each part has a
+// frame, which belongs to the thread that runs the part. The functions that the part spawns are
+// jobs on the lane of that thread, like the second arms (functions) of joins. (A lane is a deque of
+// jobs, sched/detail/fork_lane.hpp.) When the part has returned, the frame takes its jobs back, the
+// youngest first, and runs them. If a job was stolen, the frame waits until the stolen function,
+// and all functions that it has spawned, have ended.
 //
-// The thread of a lane uses it as a stack. So in two cases, a spawned function must not be pushed
-// to the lane of the calling thread. First, the thread is in a join whose second arm is on the
-// lane: the join expects this arm at the top of the lane. Second, the thread is a thief that runs
-// an arm for which a join waits: the function would delay the join. spawn() detects both cases,
-// because the depth of the lane differs from the depth that the frame has stored. It then pushes
-// the function to a separate lane of the scope, called the lane beside. Such a function is called a
-// function beside. All jobs of the lane beside can be stolen, and idle workers take them. The frame
-// of the body runs the remaining jobs at its end.
+// A thread uses its lane as a stack. So in two cases, a spawned function must not be pushed to the
+// lane of the calling thread. First, the thread is in a join whose second arm is on the lane: the
+// join expects this arm at the top of the lane. Second, the thread is a thief that runs an arm for
+// which a join waits: the function would delay the join. spawn() detects both cases. Either the
+// innermost frame of the thread is not of this scope, or the depth of the lane differs from the
+// depth that this frame has stored. spawn() then pushes the function to a separate lane of the
+// scope, called the lane beside. Such a function is called a function beside. All jobs of the lane
+// beside can be stolen, and idle workers take them. The frame of the body runs the remaining jobs
+// at its end.
 //
 // A function never runs on top of a frame that may hold a lock which the function needs. Proof: a
 // function never runs inside spawn(). It runs in one of three places: on an idle worker; in the
@@ -38,8 +39,8 @@
 //
 // While the frame of the body waits for a function beside, its thread runs no other jobs, because
 // its lane may have older jobs. If the thread ran a job of another thread, that other thread would
-// take jobs from this lane while it waits (leapfrogging). It could take these older ones, which
-// were not forked in the course of its job.
+// wait, and would take jobs from this lane (leapfrogging). The older jobs were not forked in the
+// course of its own job, so it must not take them.
 
 #include <bide/parallel/fork_join.hpp>
 
@@ -125,7 +126,7 @@ public:
     basic_spawned(scope_type& in, function how) noexcept
         : job(&run_stolen), call_(how), scope(in) {}
 
-    // Calls the function, if the scope was not stopped, and destroys it.
+    // Calls the function, if the scope was not stopped, and destroys the function.
     void call() noexcept { call_(*this); }
 
 private:
@@ -186,7 +187,8 @@ public:
         order_ = j.order;
         j.call();
     }
-    // Called when the part of this frame has returned. Runs its jobs, or waits for them.
+    // Called when the part of this frame has returned. Runs the jobs of the frame, or waits for
+    // them.
     void finish() noexcept {
         numbers_ = false;
         while (spawned* const youngest = youngest_) {
@@ -333,9 +335,10 @@ public:
     }
 
     /// Spawns a function, which takes nothing or the scope. Its value is ignored. The function is
-    /// called once, as an rvalue. It runs on an idle worker, or on this thread after its spawner,
-    /// the body or a function, has returned. It never runs inside of spawn(), so the caller may
-    /// hold a lock that the function needs.
+    /// called once, as an rvalue. The caller, that is, the body or another function, is its
+    /// spawner. The function runs on an idle worker, or on this thread after its spawner has
+    /// returned. It never runs inside of spawn(), so the caller may hold a lock that the function
+    /// needs.
     ///
     /// Functions run in no fixed order. A thread runs its own spawned functions in reverse order. A
     /// spawn by the body or by a spawned function takes some tens of nanoseconds. It allocates
@@ -373,8 +376,8 @@ public:
     }
 
 private:
-    // The order of the functions beside, as the head of this file calls them. The functions that
-    // the body spawns itself have lower orders.
+    // `order_beside` is the order of the functions beside (see the head of this file). The
+    // functions that the body spawns itself have lower orders.
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 
@@ -469,8 +472,8 @@ private:
     // are no lanes, only adds the job to the list `beside_jobs_`.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
-    // Called at the end of the frame of the body. Runs the functions of the lane beside that no
-    // worker has taken, and waits for the others.
+    // Called at the end of the frame of the body. Runs each function of `beside_` that no worker
+    // has taken, and waits for the others.
     void finish_beside(frame& mine) noexcept;
 
     detail::basic_pool<Platform>* const pool_;

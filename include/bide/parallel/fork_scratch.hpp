@@ -21,7 +21,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// fork_scratch, one after the other or at the same time.
 ///
 /// make() returns an object, which need not be movable. make() runs on the thread that borrows,
-/// with no lock held. It is called only if all objects that this thread may use are borrowed.
+/// with no lock held. make() is called only if all objects that this thread may use are borrowed.
 /// The destructor destroys all objects. Requires: no object is borrowed.
 template <class Make> class fork_scratch {
     struct object {
@@ -37,7 +37,7 @@ public:
     using value_type = std::invoke_result_t<Make&>;
     static_assert(std::is_object_v<value_type>, "bide: make returns an object by value");
 
-    /// Holds a borrowed object, and gives it back when it is destroyed.
+    /// Holds a borrowed object. The destructor gives the object back.
     class [[nodiscard]] lease {
     public:
         lease(const lease&) = delete;

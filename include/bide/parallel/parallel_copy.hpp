@@ -68,9 +68,9 @@ template <class It, class Out, class Other> struct parted_output {
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
 // place of an element is known only after keeps() was called for all elements before it. The owner
 // of the loop (parallel_for.hpp) calls keeps() for an element and then copies it. A thief, that is,
-// another thread that has taken a part of the loop, only calls keeps(). It stores the answers, one
-// byte each, and the number of kept elements of each block. join() adds up these numbers, and then
-// copies all blocks in parallel.
+// another thread that has taken a part of the loop, only calls keeps(). The thief stores the
+// answers, one byte each, and the number of kept elements of each block. join() adds up these
+// numbers, and then copies all blocks in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;
@@ -274,7 +274,8 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_copy_if);
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
 /// projection(b)). Everything else is as in parallel_copy_if().
-/// Requires: equal is an equivalence relation, because neighbours of the range are compared.
+/// Requires: equal is an equivalence relation, because each element is compared with its neighbour,
+/// and not with the last copied element as in std.
 template <parallel_range Range, class Out, class Equal = std::ranges::equal_to,
           class Projection = std::identity>
     requires detail::compares_in<Equal, std::ranges::iterator_t<Range>, Projection> &&

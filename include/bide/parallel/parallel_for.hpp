@@ -73,8 +73,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sets `to` to the minimum of `to` and `at`. Another thread may read an older, higher number until
-// a join orders it after this call.
+// Sets `to` to the minimum of `to` and `at`. Until a join orders another thread after this call,
+// that thread may read an older, higher number.
 template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     // Order: relaxed, all three; the number publishes no other data.
     std::uint64_t seen = to.load(std::memory_order_relaxed);
@@ -207,8 +207,8 @@ public:
     using range = loop_range<std::uint64_t>;
 
     // Thieves take only parts of at least `least` elements. If `keeps_unit` is true, each call of
-    // run() gets at least one unit of elements and less than two units. If `unit` is greater than
-    // `size`, the loop uses `size` as the unit.
+    // the front's run() gets at least one unit of elements and less than two units. If `unit` is
+    // greater than `size`, the loop uses `size` as the unit.
     parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                   std::uint64_t least = 1, bool keeps_unit = false) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
@@ -238,7 +238,7 @@ public:
             }
         };
         leaf_front front(call);
-        const fork_options none; // `blocks` keeps a reference to its stop token
+        const fork_options none; // `blocks` keeps a reference to none.stop
         parallel_loop blocks(forks_, none, count, 1);
         blocks.run(front, count);
     }
@@ -247,10 +247,11 @@ public:
     Forker forks() const noexcept { return forks_; }
 
 private:
-    // All three are in nanoseconds. A worker is woken for an arm that takes `arm_time`. An arm that
-    // takes less than `brief_arm_time` wakes no worker, except the first arm of a loop. A loop that
-    // is expected to take at most `longest_brief_ns` first runs without a fork-join. (That limit is
-    // about ten times the cost of entering a fork-join.)
+    // All three are in nanoseconds. While workers sleep, a part is divided into arms for them, but
+    // not into arms that are expected to take less than `arm_time`. A fork of an arm that is
+    // expected to take less than `brief_arm_time` wakes no worker. Until the time of an element is
+    // known, any fork may wake one. A loop that is expected to take at most `longest_brief_ns`
+    // first runs without a fork-join. (That limit is about ten times the cost of entering one.)
     static constexpr std::int64_t arm_time = 64'000;
     static constexpr std::int64_t brief_arm_time = 32'000;
     static constexpr std::int64_t longest_brief_ns = 2'000;
@@ -264,7 +265,7 @@ private:
     static constexpr std::uint64_t common_piece = 2'048;
     static constexpr std::uint64_t longest_piece = 8'192;
     static constexpr std::uint64_t vector = 64;
-    // The largest factor by which a chunk grows; its largest size.
+    // The largest factor by which a chunk grows, and the largest size of a chunk.
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
 
@@ -300,8 +301,9 @@ private:
         std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         bool is_long = true;     // the last unit took as long as a chunk
-        // A half begins with the chunks of its part. What thieves have learned of their elements may
-        // be wrong here: if the first one takes long, the rest must not be in its chunk.
+        // A half begins with the size of this part's chunks, not with learned(). Thieves may have
+        // learned a larger size from shorter elements. A chunk of that size would keep its elements
+        // from thieves, even if the first one takes long.
         const auto advance_half = [&](range half) {
             advance(front, half, chunk);
             return true;
@@ -622,9 +624,9 @@ BIDE_DETAIL_TAKES_ITERATORS(parallel_for,
                                      (std::invocable<Args&, std::iter_reference_t<It>> && ...)));
 
 /// Calls body(chunk) for parallel_chunks that together cover the range, in any order. The loop
-/// chooses the number of elements of a chunk, which is at least fork_options::grain. Use it if an
-/// iteration needs an object that is costly to make, such as a buffer. Also use it if one call for
-/// many elements is faster than many calls.
+/// chooses the number of elements of a chunk, which is at least fork_options::grain. Use this
+/// function if an iteration needs an object that is costly to make, such as a buffer, or if one
+/// call for many elements is faster than many calls.
 /// Blocks, throws, cancellation: as parallel_for(). A stop or an exception takes effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
 /// Requires: body may be called by several threads at once, for different chunks.

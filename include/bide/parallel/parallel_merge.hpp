@@ -213,8 +213,8 @@ public:
         return f(buffer());
     }
 
-    // Moves the elements [first, last) to `target` in its destructor if an exception leaves the
-    // scope. So the elements always end up at `target`.
+    // In its destructor, moves the elements [first, last) to `target` if they are not there yet,
+    // for example after an exception. So the elements always end up at `target`.
     class transfer {
     public:
         transfer(const two_places& in, difference first, difference last, place from,
@@ -513,7 +513,7 @@ private:
                 elements.finish();
                 return settle(first, last, last - first);
             }
-            elements.release(); // merge_parts() moves all of them
+            elements.release(); // merge_parts() moves all elements
             places_.at(target, [&](auto to) {
                 merge_rest halves(from + first, from + middle, from + middle, from + last,
                                   to + first);
@@ -522,9 +522,10 @@ private:
         });
     }
 
-    // Merges parts of the two halves of [first, last), in parallel. Halves the larger sequence, and
-    // cuts the smaller one where the middle element of the larger one belongs. If leaves_out(first)
-    // is true, moves the elements without merging them.
+    // [first, last) has two sorted halves, and `rest` contains a part of each. Merges these two
+    // parts, in parallel: cuts the larger part in the middle, and the smaller part where the middle
+    // element of the larger part belongs. If leaves_out(first) is true, moves the elements without
+    // merging them.
     template <class From, class To>
     void merge_parts(merge_rest<From, To>& rest, difference first, difference last) {
         const auto n = rest.left_end - rest.left;

@@ -287,7 +287,7 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
         return true;
     }
     while (is_idle(seen)) {
-        // Order: relaxed, both; a thread that puts work there later sees the sleeper.
+        // Order: relaxed, both; a thread that puts work into the word later sees the sleeper.
         if (word_.compare_exchange_weak(seen, seen - one_searcher + one_sleeper,
                                         std::memory_order_relaxed, std::memory_order_relaxed)) {
             sleep_.acquire(); // the thread that wakes this one makes it a searcher again
@@ -312,13 +312,13 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 // whose exchange is the second runs the stage with the item [pipeline_queue.reached]. So exactly
 // one thread runs the stage, and no thread waits for the stage.
 //
-// Why a slot is empty when it is used again. There are at least `tokens` slots. So the slot of an
-// item P at the place p is not used again before the place p + tokens. Let Q be the item of that
-// place. The items from P to Q are tokens + 1 items, and at most `tokens` items are in flight. So
-// when one of them, A, was read, another one, B, had ended and so had passed the stage. Items pass
-// the stage in the order of places, so P had passed it, too. A got its place no later than Q,
-// because places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So when
-// Q arrives, P has left the slot.
+// Proof that a slot is empty when it is used again. There are at least `tokens` slots. So the slot
+// of an item P at the place p is not used again before the place p + tokens. Let Q be the item of
+// that place. The places from p to that of Q have tokens + 1 items. Let A be the one that was read
+// last. At most `tokens` items are in flight. So at the read of A, another one, B, had ended, and
+// had passed the stage. Items pass the stage in the order of places, and P's place is the first. So
+// P had passed the stage, too. A got its place no later than Q, because places are given in the
+// order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the slot.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -531,7 +531,7 @@ private:
         bool has_failed = false;
         detail::call_or(f, [&] {
             has_failed = true;
-            std::exception_ptr thrown = std::current_exception(); // also destroys an earlier one
+            std::exception_ptr thrown = std::current_exception(); // destroys the one it replaces
             const typename lock::guard held(lock_);
             if (!leaves_out(n)) {
                 std::swap(error_, thrown);
@@ -711,8 +711,8 @@ public:
     }
 
 private:
-    // Advances the iterator, if an item was read before. Called just before the next read, because
-    // ++ may block, and because the item must be valid until then.
+    // Advances the iterator, if an item was read before. Called just before the next read, for two
+    // reasons: (1) ++ may block; (2) until then, the item that was read must stay valid.
     void step() {
         if (std::exchange(has_read_, false)) {
             ++at_;

@@ -16,19 +16,19 @@
 /// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a short loop
-// does (parallel_for.hpp): one thread computes the tree from the left. It reads the clock each time
-// the number of iterations has doubled. If it finds that 4 us have passed, the remaining part of
-// the same tree becomes a fork-join.
+// does (parallel_for.hpp): one thread computes the tree from the left. That thread reads the clock
+// each time the number of iterations has doubled. If it finds that 4 us have passed, the remaining
+// part of the same tree becomes a fork-join.
 
 #include <bide/parallel/parallel_for.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if a T can be constructed from a From without loss. If T is a number, a conversion that
-// list-initialisation rejects as narrowing is rejected, with one exception: a conversion from an
-// integer type to a floating-point type is allowed if it is exact for all values. If T is a class,
-// its constructors decide.
+// True if a T can be constructed from a From without loss. If T is a number, a narrowing conversion
+// is rejected, as in list-initialisation. There is one exception: a conversion from an integer type
+// to a floating-point type is allowed if it is exact for all values. If T is a class, its
+// constructors decide.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -69,10 +69,10 @@ private:
     using platform = typename Forker::platform;
 
     // If a call is expected to take at most this time, it first runs on the calling thread, without
-    // a fork-join. The expected time is the time that earlier calls took. There is none for the
-    // first call, so the first call runs as a fork-join. It forks at each inner node of the tree,
-    // so it takes longer than a run without forks. A loop forks only when threads want work. So
-    // this limit is higher than that of a loop.
+    // a fork-join. The expected time is the time that earlier calls took. The first call has no
+    // expected time, and runs as a fork-join. A reduction forks at each inner node of its tree, so
+    // the first call takes longer than a run without forks. (A loop forks only when threads want
+    // work.) So this limit is higher than that of a loop.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 
@@ -220,9 +220,9 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
 /// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), grouped as the head of
 /// this file describes. The identity is combined once, on the left. For an empty range, returns the
 /// identity. The indices are as for parallel_for(). combine is called with two rvalues of T, the
-/// left operand first. It need not be commutative. T is move-constructed and move-assigned, never
-/// copied, and needs no default constructor. The values of map and combine are converted to T. If
-/// they are numbers, T must represent each value of their type.
+/// left operand first. combine need not be commutative. T is move-constructed and move-assigned,
+/// never copied, and needs no default constructor. The values of map and combine are converted to
+/// T. If they are numbers, T must represent each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of map and combine that threw, the exception of the first call in index
 /// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Other exceptions are

@@ -62,8 +62,9 @@ inline constexpr bool regroups =
 // The front of a scan (parallel_for.hpp). It has the total of all earlier blocks, if there are any.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
-    // True if the output has the type of the values. In this case, a thief writes the results
-    // within each block to the output, and join() needs neither the elements nor the map.
+    // True if the output can hold partial results. In this case, a thief writes to each place the
+    // combination of the elements of its block up to that place, as if no block came before. join()
+    // then adds the total of the earlier blocks, and needs neither the elements nor the map.
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
@@ -113,7 +114,8 @@ public:
     }
 
     template <class Loop> void join(Loop& loop, part&& done) {
-        // From here on, the sum of a block is the total of all blocks before it.
+        // After this loop, done.sums[n] is no longer the sum of block n, but the total of all
+        // blocks before it.
         for (std::uint64_t n = 0; n != done.blocks; ++n) {
             T behind = combine(*before_, *done.sums[n]);
             done.sums[n].emplace(std::move(*before_));

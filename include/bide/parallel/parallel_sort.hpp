@@ -80,8 +80,8 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 /// if the scheduler is shutting down, as in join(), with nothing changed. std::bad_alloc if there
 /// is no memory to fork. The range is then in the same state as if a comparison had thrown.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
-/// threads may call less at once. They also access different elements at once, which excludes
-/// vector<bool>.
+/// threads may call less at once. Several threads also access different elements at once, which
+/// excludes vector<bool>.
 /// Cancellation: a stop takes effect between parts of the sort. If a part is skipped, throws
 /// stopped_error, and the range has the same elements as before, in some order.
 /// fork_options::progress counts the elements whose place is final. fork_options::grain is ignored.

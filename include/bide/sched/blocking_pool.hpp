@@ -27,9 +27,9 @@
 // pool also calls tend() at intervals, because the system does not report when a start is possible
 // again. tend() tries the start. `attention` tells the owner to begin these calls.
 //
-// A call that wakes an idle thread changes that thread's word under the lock. Without the lock, the
-// call uses only the address of the word, because the thread may have run its work, left and been
-// deleted.
+// A call that wakes an idle thread changes that thread's word under the lock. After it has released
+// the lock, the call uses only the address of the word, because the thread may have run its work,
+// left and been deleted.
 //
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
@@ -107,7 +107,8 @@ public:
     }
 
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
-    /// starts that thread. A thread calls it before it waits for tasks of other threads.
+    /// starts that thread. Called by a thread that is about to block until other tasks have ended,
+    /// because these tasks may need a thread.
     BIDE_COLD void raise_limit() noexcept {
         lock();
         extra_threads_ = extra_threads_ + 1;
@@ -263,7 +264,8 @@ private:
         return {};
     }
 
-    // Starts a thread for each queued runnable, until a start fails. Returns its error.
+    // Starts a thread for each queued runnable, until a start fails. Returns the error of that
+    // start.
     std::error_code start_queued() noexcept {
         std::error_code error;
         while (runnable* const first = error ? nullptr : queue_.pop()) {

@@ -18,9 +18,9 @@
 // when the owner reuses the slot. Then top has moved meanwhile, and the CAS of the thief fails.
 //
 // The owner moves bottom down and then reads top. A thief reads top and then bottom
-// [child_deque.last]. If both try to take the same child, one of two cases holds. The thief sees
-// the new bottom and takes nothing. Or the owner sees that the child is the last one; the owner
-// then takes the child by the same CAS as the thief, so only one of them succeeds.
+// [child_deque.last]. If both try to take the same child, one of two cases holds: (1) the thief
+// sees the new bottom and takes nothing; (2) the owner sees that the child is the last one, and
+// takes it by the same CAS as the thief, so only one of them succeeds.
 //
 // [idle.announce] in idle.hpp: after a push, the owner sees each worker that announced its sleep
 // before the push. A worker that announces its sleep later sees the child.

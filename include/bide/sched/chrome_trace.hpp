@@ -16,7 +16,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// trace, the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a
 /// row, which shows the runs of tasks by their names, the sleeps and the steals. The tag of a task
 /// is the argument "tag" of its runs. If a task blocked its thread and another thread ran the
-/// worker meanwhile, the run of the blocked task is shown in a row below. So is the run of a task
+/// worker meanwhile, the run of the blocked task is shown in a row below. The same holds for a task
 /// that blocked and ran other tasks of its run_loop meanwhile. A worker that records an event does
 /// not wait for other workers.
 /// \code

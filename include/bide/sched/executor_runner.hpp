@@ -6,9 +6,10 @@
 /// Runs tasks on an executor of another library, such as an event loop or a thread pool.
 //
 // The tasks of a runner belong to one object, their home (task_control.hpp). The runner holds a
-// reference to the home. Each task holds one, too, from start() until task_ended(), which is its
-// last access to the home. The last reference deletes the home. So the runner's destructor does not
-// wait for the tasks. An executor that counts its users counts each task (core/resume.hpp).
+// reference to the home. Each task holds one, too, from start() until task_ended(), which is the
+// task's last access to the home. The last reference deletes the home. So the runner's destructor
+// does not wait for the tasks. An executor that counts its users counts each task
+// (core/resume.hpp).
 
 #include <bide/sched/task_runner.hpp>
 
@@ -26,9 +27,10 @@ using executor_home_use = std::unique_ptr<executor_home, executor_home_release>;
 
 } // namespace detail
 
-/// Runs tasks on an executor that is not a scheduler of bide. Each step of a task is posted to the
-/// executor. The tasks use the same operations as the tasks of a scheduler, and are cancelled in
-/// the same way. Groups, sets and streams accept this runner instead of a scheduler.
+/// Runs tasks on an executor that is not a scheduler of bide. A task is posted to the executor when
+/// it starts, and each time it resumes. The tasks use the same operations as the tasks of a
+/// scheduler, and are cancelled in the same way. Groups, sets and streams accept this runner
+/// instead of a scheduler.
 ///
 /// A time-out of such a task fires on bide's timer thread, which then posts the task.
 ///
@@ -87,7 +89,8 @@ private:
 /// that returns a task (see task_runner::spawn()). The task resumes on this executor after each
 /// wait.
 ///
-/// On the executor's only thread, await async_join(), because join() would block the executor.
+/// If the executor has only one thread, await async_join() on that thread: join() would block it,
+/// and the task would not run.
 /// Returns: the handle. If the handle is dropped and the task throws, the program terminates.
 /// Throws: std::bad_alloc. Then `source` is destroyed and has not begun.
 /// Requires: `where` runs what is posted to it, and exists until the task has ended.

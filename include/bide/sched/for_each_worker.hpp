@@ -24,7 +24,7 @@ template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
 template <class F> using on_worker_t = decltype(detail::call_on_worker(std::declval<F&>(), 0U));
 
 // Holds the outcomes of the calls on all workers. A call ends when its callable is destroyed, even
-// if the scheduler has refused to run it.
+// if the scheduler has refused the call.
 template <class F> class worker_calls {
     using value_type = on_worker_t<F>;
     static_assert(std::is_void_v<value_type> || std::is_object_v<value_type>,

@@ -53,12 +53,12 @@
 //
 // If the deque has neither public nor private jobs, the next push looks. Proof: bottom, the depth
 // of the push, then equals top. `limit_` is at least top + 2, and so above the depth, in each of
-// three cases. The owner took back the last job: it saw this top, and set the limit. The owner set
-// this top in reset(), which keeps such a limit. Or a thief took the last job, and then wrote
-// `requested`.
+// three cases: (1) the owner took back the last job, saw this top, and set the limit; (2) the owner
+// set this top in reset(), where the limit was high enough already; (3) a thief took the last job,
+// and then wrote `requested`.
 //
-// A late request may replace another request. Each request is an exchange. So an owner that reads
-// the last of several requests in a row sees which jobs all their thieves have taken.
+// A late request may replace another request. Each request is an exchange with release order. So an
+// owner that acquires the last of several requests sees which jobs all these thieves have taken.
 //
 // An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
 // publishes all private jobs instead of the owner. The thief sets the bit `publishing` in `range_`,
@@ -166,9 +166,9 @@ public:
     void reset(depth_type at) noexcept {
         // Order: release [fork_deque.bottom]; as in push().
         bottom_.store(at, std::memory_order_release);
-        // The present limit is still valid, because it is at least two above this depth: a thief
-        // took the last public job and wrote `requested`, or the owner took that job back and set
-        // the limit.
+        // The present limit is still valid, because it is at least two above this depth. Either a
+        // thief took the last public job and wrote `requested`, or the owner took back the last
+        // public job and set the limit.
         // Order: release [fork_deque.publishing]; if a thief sets the bit `publishing` after this
         // step, the thief reads the bottom that was written above. If a thief has set the bit
         // before, this step clears the bit.
@@ -229,8 +229,8 @@ public:
     }
 
     /// Returns true if no job is public, some jobs are private, and the owner has not answered a
-    /// request for them. If the request is old, the owner is busy with other work. Returns false
-    /// while a thief publishes the jobs, and if thieves cannot publish.
+    /// request for them. Returns false while a thief publishes the jobs, and if thieves cannot
+    /// publish. If the result is still true a short time later, the owner is busy with other work.
     bool hides_jobs() const noexcept {
         // Order: relaxed, all four; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
@@ -378,8 +378,8 @@ private:
             const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
             if (n != 0) {
                 // Order: relaxed; the CAS below publishes jobs. If a thief takes one of these jobs,
-                // or sets the bit `publishing` after that CAS, its write of `requested` comes after
-                // this store.
+                // or sets the bit `publishing` after that CAS, the write of `requested` by this
+                // thief comes after this store.
                 limit_.store(next_limit, std::memory_order_relaxed);
                 // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
                 // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure

@@ -19,9 +19,10 @@
 //                      another
 //   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
-// The set is an array of bits. The set, `sleeping` and `timed` change only with the lock held, in
-// the one step that releases the lock. The other fields change at any time. Each step is a
-// read-modify-write, so its decision uses the value that it replaces.
+// The set is an array of bits. The set changes only with the lock held. The step that releases the
+// lock also writes the new `sleeping` and `timed`. The other fields change at any time. Each step
+// is a read-modify-write. So a thread that decides on a new value of the word knows the value that
+// it replaces.
 //
 // The pair [idle.announce]: the pusher makes its job visible and then reads the word. The worker
 // announces its sleep in the word and then looks at the queues. All four steps are seq_cst:
@@ -39,21 +40,21 @@
 // counted it as searching; that waker is about to give the worker a token.
 //
 // One wake and the bit `deferred` suffice. Invariant: while a worker sleeps, `deferred` is set, or
-// the number of searching workers is at least the number of queues that have jobs. These steps keep
-// it:
+// the number of searching workers is at least the number of queues that have jobs. Four rules keep
+// the invariant:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
 //   - A searcher that takes the last job of a queue ends its search. So there is one searcher less
 //     and one queue with jobs less.
 //   - If a searcher leaves jobs in the queue from which it took its own, or has moved jobs to
 //     another queue, it ends its search with `more`, which sets the bit.
-//   - A worker sleeps only if its look finds no job. So each job that was queued before its
-//     announcement was taken.
+//   - A worker sleeps only if its look finds no job. So another worker has taken each job that was
+//     queued before the announcement.
 //
 // While the bit is set, the last searcher that finds a job wakes the next worker. Such wakes
 // continue until the last searcher finds nothing and announces its sleep. `searching` is then 0,
-// and the announcement clears the bit, because every push that has set the bit comes before the
-// look of this worker. If that look finds a job, retract() sets the bit again.
+// and the announcement clears the bit. That is safe: every push that has set the bit comes before
+// the look of this worker. If that look finds a job, retract() sets the bit again.
 //
 // A worker that is awake may move a job between two queues. During the move, the job is in neither
 // queue, and a look may miss it. After the move, the worker reads the word as a pusher does, or
@@ -112,8 +113,9 @@ public:
 
     /// Called after an arm (a function) of a short fork-join was published. Returns a sleeping
     /// worker that the caller must unpark. Returns none if no worker sleeps, a worker searches, or
-    /// there is a timed sleeper. If there is a timed sleeper, the end of a search does not wake a
-    /// worker for the arm either. If no worker takes the arm, the thread that forked it runs it.
+    /// there is a timed sleeper. While there is a timed sleeper, does not set `deferred`, so the
+    /// end of a search wakes no worker for the arm either. If no worker takes the arm, the thread
+    /// that forked it runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
@@ -143,10 +145,11 @@ public:
     }
 
     /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
-    /// if another worker should be woken, for one of three reasons. The queue from which the caller
-    /// took its job may have further jobs. The caller may have moved jobs to another queue. Or the
-    /// caller's job came from no queue (but from a timer, for example). Then the job for which the
-    /// caller was woken is still queued. Returns the worker that the caller must unpark, or none.
+    /// if another worker should be woken, for one of three reasons: (1) the queue from which the
+    /// caller took its job may have further jobs; (2) the caller may have moved jobs to another
+    /// queue; (3) the caller's job came from no queue (but from a timer, for example), so the job
+    /// for which the caller was woken is still queued. Returns the worker that the caller must
+    /// unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS checks this value.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
@@ -331,7 +334,9 @@ private:
         return chosen;
     }
 
-    // If that worker sleeps, removes it from the sleepers and counts it as searching.
+    // If the worker `which` sleeps, removes it from the sleepers, counts it as searching, and
+    // returns true. `restores_deferred` is true if the worker's announcement has cleared
+    // `deferred`.
     bool remove(unsigned which, bool restores_deferred) noexcept {
         word seen = lock::acquire(word_);
         const bool asleep = (bits_of(which) & bit_of(which)) != 0;

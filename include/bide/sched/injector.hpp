@@ -4,7 +4,7 @@
 
 // The global queue: a linked list under a lock. It holds jobs that external threads have pushed,
 // and jobs that did not fit into the ring of a worker (run_queue.hpp), which could not grow. If
-// workers do not steal, it also holds jobs that have yielded. One word has lock and length:
+// workers do not steal, it also holds jobs that have yielded. One word has the lock and the length:
 //
 //   length << 2 | lock_bits
 //
@@ -75,7 +75,7 @@ public:
 
     /// Returns the length, without the lock.
     std::size_t size() const noexcept {
-        // Order: seq_cst [idle.announce]; a worker reads it after it has announced its sleep.
+        // Order: seq_cst [idle.announce]; a worker reads the length after its announcement.
         return static_cast<std::size_t>(word_.load(std::memory_order_seq_cst) >> shift);
     }
     /// Returns true if the queue is empty.

@@ -149,7 +149,7 @@ private:
     }
 
     typename Platform::template atomic<std::uint32_t> lock_{0};
-    // Guarded by it:
+    // Guarded by the lock:
     basic_waiter_queue<Platform> queue_;
     basic_task_list<Platform, child> children_; // those that have ended
     var<std::size_t> running_{0};
@@ -161,8 +161,8 @@ private:
 // The children of a join_set: the group of all children, and the list of the children that have
 // ended. A child in the list has two references: one of the list, and one of the thread that has
 // run the child. The thread may drop its reference last, even after the set was destroyed. So the
-// outcome of a child is taken or destroyed when the list drops its reference. The child's cell
-// (task_cell.hpp) may still exist then.
+// outcome of a child does not wait for the last reference: it is taken or destroyed when the list
+// drops its reference. The child's cell (task_cell.hpp) may still exist then.
 template <class Platform> struct basic_join_set_state {
     void cancel(cancel_reason why) noexcept {
         ended.cancel();
@@ -173,7 +173,7 @@ template <class Platform> struct basic_join_set_state {
     basic_group<Platform> all;
 };
 
-// A child. The list of ended children has a reference to it, until its outcome is taken.
+// A child. Until its outcome is taken, the list of ended children has a reference to the child.
 template <class T, class Platform>
 class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {
@@ -199,7 +199,8 @@ public:
         return mine.c.kept_.take();
     }
 
-    // Destroys the outcomes that are left in the list, and drops their references.
+    // Destroys the outcomes that are left in the list, and drops the list's references to the
+    // children.
     // Requires: all children have ended, and no thread waits.
     static void drop_all(ended_children& from) noexcept {
         while (auto* const left = from.take()) {

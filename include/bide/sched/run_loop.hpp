@@ -29,16 +29,16 @@ class run_loop_core;
 struct run_loop_access;
 } // namespace detail
 
-/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. It
+/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. A loop
 /// starts no thread. So it suits the main loop of a game or of a user interface, tests, and
 /// programs with one thread. One thread at a time runs the loop. Other threads may spawn and post
 /// at any time.
 ///
 /// Its tasks use the same operations as the tasks of a scheduler, and are cancelled in the same
 /// way. They run in the order in which they became runnable. Tasks run only inside of run(), poll()
-/// and the like, with one exception: while the thread waits for the tasks of a group, a set or a
-/// stream on the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks the
-/// loop. For functions that block outside of bide, use scheduler::spawn_blocking().
+/// and the like. There is one exception: a thread that waits for the tasks of a group, a set or a
+/// stream on the loop runs tasks meanwhile (task_group.hpp). A task that blocks its thread blocks
+/// the loop. For functions that block outside of bide, use scheduler::spawn_blocking().
 ///
 /// \code
 /// bide::run_loop loop;
@@ -56,7 +56,7 @@ public:
     explicit run_loop(run_loop_options options = {});
 
     /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A
-    /// runnable that is posted later runs on a thread of bide's own service.
+    /// runnable that is posted after that runs on a thread of bide's own service.
     /// Blocks: until all tasks have ended.
     /// Requires: no thread runs the loop, and no task of another runner waits to resume on this
     /// loop by resume_on(); otherwise terminates with a message.

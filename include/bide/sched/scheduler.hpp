@@ -25,8 +25,8 @@ struct scheduler_access;
 /// worker runs them. The scheduler then tries to start the thread every 10 ms while it needs the
 /// thread.
 ///
-/// The steps of one task happen one after the other, on one thread at a time, but not always on the
-/// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
+/// A task runs on one thread at a time, but may resume on another thread after a wait. Tasks are
+/// cancelled cooperatively, by join_handle::cancel().
 ///
 /// \code
 /// bide::scheduler workers;
@@ -90,9 +90,10 @@ public:
     }
 
     /// Returns the number of the worker for which the calling thread was started, even if the
-    /// thread runs another worker now. Returns nothing on a thread that was started for blocking
-    /// tasks, even while it runs a worker; in on_worker_stop; and on a thread that this scheduler
-    /// has not started. In a pinned task, it always returns the spawn_options::worker of the task.
+    /// thread runs another worker now. Returns nothing in three cases: (1) the thread was started
+    /// for blocking tasks, even if it runs a worker now; (2) the thread is in on_worker_stop; (3)
+    /// this scheduler has not started the thread. In a pinned task, the result is always the
+    /// spawn_options::worker of the task.
     std::optional<unsigned> this_worker() const noexcept;
 
     /// Runs a function that blocks, on an idle or new thread for blocking tasks. If there are
@@ -120,9 +121,9 @@ public:
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, yields or returns blocks this call for ever. So does a task that blocks its thread in
     /// a wait that never ends. See shutdown_for().
-    /// Requires: unless the call has no effect (see above), the caller is not one of the
-    /// scheduler's own workers, and is in none of its fork-joins; otherwise terminates with a
-    /// message. No worker and no arm of this scheduler waits for the caller.
+    /// Requires: the caller is not one of the scheduler's own workers, and is in none of its
+    /// fork-joins. Otherwise terminates with a message, unless the call has no effect (see above).
+    /// No worker and no arm of this scheduler waits for the caller.
     void shutdown() noexcept { shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The

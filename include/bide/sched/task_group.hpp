@@ -38,20 +38,20 @@ namespace detail {
 // The group has a list of the members that have not been cancelled. A cancellation empties the
 // list. For each member, the cancellation takes a reference under the lock, and cancels the member
 // without the lock. A member may be a task that waits for another group. That group is then
-// cancelled, too, but without recursion: it is appended to the list of the first cancellation
-// (cancel_round). So the stack does not grow with the depth of nested groups. The cancel_round
-// counts as a child of each group in its list, so each group exists until its members have been
-// cancelled.
+// cancelled, too, but without recursion: the group is appended to a list of groups that the first
+// cancellation has (cancel_round). So the stack does not grow with the depth of nested groups. The
+// cancel_round counts as a child of each group in that list, so each group exists until its members
+// have been cancelled.
 //
 // If a task that waits for its group is cancelled, it continues to wait until all members have
-// ended (wait_steps::on_cancel).
+// ended (wait_steps::on_cancel, core/wait_ops.hpp).
 
 // Enqueues the waiter `w` or completes it.
 // If `what` is waiting, enqueues `w` and returns waiting. If a stop or a time-out came first, does
 // not enqueue `w` and returns that outcome.
 // If `what` is an outcome, completes `w` with it and returns it. If the select of `w` has already
 // chosen another case, does nothing and returns waiting.
-// Requires: the caller holds the lock of the queue. When it has released the lock, the caller
+// Requires: the caller holds the lock of the queue. After the release of the lock, the caller
 // passes the result to settle_if_over().
 template <class Platform>
 wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
@@ -305,7 +305,7 @@ private:
         remove(m);
     }
 
-    // This is the last access to the group.
+    // Called when a member has ended. This call is the last access to the group.
     void remove(member& m) noexcept {
         const bool is_body = m.is_body_;
         lock::acquire(lock_);
@@ -354,7 +354,7 @@ private:
     const deadline limit_ = limit_of(worker_local<Platform>::get().running);
     const std::uint8_t tag_ = tag_of(worker_local<Platform>::get().running);
     typename Platform::template atomic<word> lock_{0};
-    // Guarded by it:
+    // Guarded by the lock:
     end children_{*this, false};
     end all_{*this, true};
     list members_;              // those that have not been cancelled
@@ -449,13 +449,13 @@ public:
           group_(limit == no_limit ? nullptr : &room_) {}
     task_group& operator=(task_group&&) = delete;
 
-    /// Returns a task that runs the task body(group), and waits for the body and all children. Its
-    /// value is the value of the body. It starts when it is awaited, and blocks no thread.
+    /// Returns a task that runs the task body(group), and waits for the body and all children. The
+    /// returned task has the value of the body, starts when it is awaited, and blocks no thread.
     ///
     /// The body runs as a separate task on `where`, and may wait for the children. If the body
     /// fails, the children are cancelled. If a child fails, the other children and the body are
     /// cancelled. With GCC before 13, give the body a name in an earlier statement (see
-    /// scheduler::spawn()).
+    /// task_runner::spawn()).
     /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
     /// blocks until the body and all children have ended.
     /// Throws: the first failure, after the body and all children have ended; stopped_error, if the
@@ -485,11 +485,11 @@ public:
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Starts a child. `source` is a task or a function. If the function returns a task, the calling
-    /// thread calls it at once. It exists until the child has ended, so the coroutine of a lambda
-    /// may use the captures. Any other function is called when the child runs. The value of the
-    /// child is dropped. If the group is cancelled, the child
-    /// never starts. If the runner has shut down, the child counts as failed with stopped_error.
+    /// Starts a child. `source` is a task or a function. If the function returns a task, the
+    /// calling thread calls the function at once. The function exists until the child has ended, so
+    /// the coroutine of a lambda may use the captures. Any other function is called when the child
+    /// runs. The value of the child is dropped. If the group is cancelled, the child never starts.
+    /// If the runner has shut down, the child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call: use async_spawn().
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
@@ -678,7 +678,7 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
             w.await_outcome();
             return;
         }
-    } // another thread runs them
+    } // another thread runs the members
     scheduler* const here = scheduler::current();
     auto* const threads = here != nullptr ? &scheduler_access::core(*here).blocking() : nullptr;
     if (threads == nullptr) {

@@ -21,25 +21,26 @@ public:
 
     /// Starts a task. `source` is one of these:
     /// - a task;
-    /// - a function that returns a task. The function is called at once, on the calling thread. It
-    ///   exists as long as the task, so the captures of a lambda stay valid for its coroutine;
+    /// - a function that returns a task. The function is called at once, on the calling thread. The
+    ///   function exists as long as the task, so the captures of a lambda stay valid for its
+    ///   coroutine;
     /// - another function, which the task runs. Its return value or its exception is the outcome.
     ///
     /// If the runner is shutting down, the task does not run, and its handle reports errc::stopped.
     /// Only memory limits the number of tasks; README.md in this folder shows a loop that waits for
     /// room.
     ///
-    /// The thread that runs a run_loop must run the tasks of that loop. If it calls
-    /// join_handle::join() of such a task, the call waits for ever. Use run_loop::run_until() or
-    /// async_join().
+    /// The tasks of a run_loop run only on the thread that runs the loop. If that thread calls
+    /// join_handle::join() of such a task, the thread blocks, and an unfinished task never ends.
+    /// Use run_loop::run_until() or async_join() instead.
     ///
-    /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
-    /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
+    /// With GCC before 13, a co_await expression must not contain a lambda that captures by value,
+    /// nor an argument in braces: GCC destroys both twice (BIDE_BRACED_AWAIT_BUG in
     /// core/config.hpp). With these compilers, give the function or the handle a name before the
     /// co_await.
     /// Returns: a join_handle of the task's value.
-    /// Throws: std::bad_alloc, and what the call of a function that returns a task throws. Then
-    /// `source` is destroyed, and the task has not begun.
+    /// Throws: std::bad_alloc. If `source` is a function that returns a task, also what its call
+    /// throws. After an exception, `source` is destroyed, and the task has not begun.
     /// Requires: if a task makes this call, that task has not ended.
     /// Thread safety: any thread may call it.
     template <detail::spawnable S> auto spawn(S source) {
@@ -60,7 +61,7 @@ public:
     /// memory for the queue entry.
     void post(waker w) noexcept;
 
-    /// Returns the executor of its tasks.
+    /// Returns the executor of the runner's tasks.
     executor_ref executor() noexcept { return home_.executor(); }
 
 protected:
@@ -70,9 +71,9 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task as spawn() does, in `home`. It may be a part of the runner, for example the
-    /// queue of the low tasks. If `tag` is not 0, the task gets the task_tag of that number instead
-    /// of its own tag.
+    /// Starts a task as spawn() does, in `home`. `home` may be a part of the runner, for example
+    /// the queue of the low tasks. If `tag` is not 0, the task gets the task_tag of that number
+    /// instead of its own tag.
     template <detail::spawnable S>
     static auto spawn_in(detail::task_home& home, S source, std::uint8_t tag = 0) {
         auto& made = *new detail::joined_cell<S>(home, true, std::move(source));

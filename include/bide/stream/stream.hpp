@@ -227,16 +227,16 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
         if (!item) {
             break;
         }
-        next = deadline::after(period); // this includes the time of the consumer
+        next = deadline::after(period); // the period includes the time of the consumer
         co_yield static_cast<stream_item_t<S>&&>(*item);
     }
 }
 
 namespace detail {
 
-// Yields batches of items. add(batch, item) adds an item to a batch, which may be empty. It returns
-// the time until which the batch waits for another item, or nothing if the batch is full. If the
-// stream fails while a batch has items, yields these items first, and then throws.
+// Yields batches of items. add(batch, item) adds an item to a batch, which may be empty. add()
+// returns the time until which the batch waits for another item, or nothing if the batch is full.
+// If the stream fails while a batch has items, yields these items first, and then throws.
 template <class Batch, stream S, class Add> async_generator<Batch> gathered(S source, Add add) {
     std::exception_ptr error;
     for (bool more = true; more;) {

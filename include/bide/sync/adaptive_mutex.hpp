@@ -16,12 +16,12 @@ namespace detail {
 //
 // If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
 // unlock wakes the head of the queue and leaves the mutex free (the mutex *floats*). A running
-// thread may then overtake the head. Each such unlock decrements `left`. If `left` is zero, the
-// next unlock hands the mutex to the head. If the head has woken and has failed to take the mutex,
-// it reads the clock. If max_overtake_time has passed since the head was first woken, the next
-// unlock also hands the mutex over. Coroutines, wakers of other libraries, cases of a select and
-// waiters of a condition_variable are always handed the mutex. They are never woken just to try to
-// take it.
+// thread may then overtake the head. Each such unlock decrements `left`, the number of overtakes
+// that remain. If `left` is zero, the next unlock hands the mutex to the head. If the head has
+// woken and has failed to take the mutex, it reads the clock. If max_overtake_time has passed since
+// the head was first woken, the next unlock also hands the mutex over. Coroutines, wakers of other
+// libraries, cases of a select and waiters of a condition_variable are always handed the mutex.
+// They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -166,9 +166,9 @@ public:
                 return wait_status::waiting;
             }
             // Order: acquire [adaptive_mutex.unlock]; if the CAS takes the mutex, this thread sees
-            // what was done under it before. That CAS also releases the queue's lock. No release
-            // order is needed, because this call has not accessed the queue. Failure relaxed: the
-            // loop tries again.
+            // what was done under the mutex before. That CAS also releases the queue's lock. No
+            // release order is needed, because this call has not accessed the queue. Failure
+            // relaxed: the loop tries again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (is_free) {
@@ -192,8 +192,8 @@ public:
     }
     static constexpr std::ptrdiff_t handed = 0;
 
-    // The functions by which an operation waits for the mutex (core/wait_ops.hpp). lock_operation()
-    // adds the result.
+    // The functions by which an operation waits for the mutex (core/wait_ops.hpp), except
+    // collect(). lock_operation() (lock_operations.hpp) adds collect().
     struct locking {
         basic_adaptive_lock& of;
 
@@ -241,8 +241,8 @@ private:
                 next -= one_left; // the head is awake and retries without a grant
             }
             // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did.
-            // Another thread may hold the queue's lock. It changes the word by a CAS, which fails
-            // if this step came first. Failure: look again.
+            // Another thread may hold the queue's lock. That thread changes the word by a CAS,
+            // which fails if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return;
@@ -302,8 +302,8 @@ private:
     }
     // Called before the head sleeps again. If the wait is decided, waits until its outcome is
     // published. If the mutex is free, takes it for the head. In these two cases the head does not
-    // sleep. If not, clears `notified`, so that the next unlock wakes the head. If `overdue` is
-    // true, that unlock hands the mutex over.
+    // sleep. In all other cases, clears `notified`, so that the next unlock wakes the head. If
+    // `overdue` is true, that unlock hands the mutex over.
     void give_up_trying(node& w, bool overdue) noexcept {
         word seen = lock_word::acquire(word_);
         if (!w.is_queued()) {

@@ -197,8 +197,9 @@ struct no_completion {
 /// completion function. That call happens before the return of each wait for the phase.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
-/// that let it through has not returned. A wait of another thread that has not queued its waiter
-/// yet must have returned before. So must a stop or a time-out that is just ending a wait.
+/// that let it through has not returned. These still access the barrier, so they must be over
+/// before: a wait that another thread has begun and that has not queued its waiter yet, and a stop
+/// or a time-out that is just ending a wait.
 template <class Completion, class Platform> class barrier {
     using gate = detail::basic_phase_gate<Platform>;
     static_assert(std::is_nothrow_invocable_v<Completion&>,

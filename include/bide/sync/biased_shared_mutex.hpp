@@ -52,11 +52,11 @@ template <class Platform>
 template <class Recall>
 auto basic_permit_queue<Platform>::recalled(Recall& recall) noexcept -> word {
     const word back = recall() * one;
-    // Order: release [permit.release]; the caller that takes these permits sees what was done
-    // before they came back. While there is a loan, there are no waiters, so the permits are added
-    // to the free permits. Also release [lock_bits.release]: recall() accessed data under the lock,
-    // and the step of link() that releases the lock is no release operation. So this step is made
-    // even if `back` is zero.
+    // While there is a loan, there are no waiters, so the count is that of the free permits.
+    // Order: release, for two reasons. (1) [permit.release]; the caller that takes these permits
+    // sees what was done before they came back. (2) [lock_bits.release]; recall() accessed data
+    // under the lock. The next CAS of link() (detail/permit_queue.hpp) may release the lock, and
+    // has no release order. Because of (2), this step is made even if `back` is zero.
     return word_.fetch_add(back, std::memory_order_release) + back;
 }
 
@@ -119,9 +119,9 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // reader that leaves by another slot. A count has 63 bits, and the loan has 2^58 permits.)
 //
 // The loan begins and ends under the lock of the queue, and never while there are waiters. After a
-// recall, readers go to the queue. A recall and the next loan write every slot. So the next loan
-// begins only after as many reads without a wait as there are slots. (BRAVO instead waits for a
-// time in proportion to the cost of the last recall.)
+// recall, readers go to the queue. A recall and the next loan write every slot. To limit this cost,
+// the next loan begins only after as many reads without a wait as there are slots. (BRAVO instead
+// waits for a time in proportion to the cost of the last recall.)
 
 // The number of the calling thread. Threads are numbered from 1 on, in the order of their first
 // reads. A coroutine does not use a reference to this object after a suspension, because it may
@@ -178,8 +178,8 @@ public:
     bool cancel(node& w, wait_status why) noexcept { return permits_.cancel(w, why); }
 
     // How a reader takes one permit, and how a writer takes all. This type also has the functions
-    // by which an operation waits (core/wait_ops.hpp). The functions above queue a writer, and end
-    // the bias. A reader is queued in `permits_` directly.
+    // by which an operation waits (core/wait_ops.hpp). A writer is queued by enqueue() above, which
+    // ends the bias. A reader is queued in `permits_` directly.
     template <bool Writes> struct mode {
         basic_biased_permits& from;
         static constexpr std::ptrdiff_t amount = Writes ? all : 1;

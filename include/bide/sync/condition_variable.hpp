@@ -99,10 +99,10 @@ private:
 //
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
 // mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
-// held the mutex before the waiter, the waiter has seen the condition. If the notifier locks the
-// mutex after the waiter has unlocked it, the notifier finds the node. If the notification comes
-// before the waiter sleeps, the node moves to the queue of the mutex. The sleep ends when the
-// outcome is published, even if it is published before the sleep.
+// held the mutex before the waiter, the waiter has seen that the condition is true. If the notifier
+// locks the mutex after the waiter has unlocked it, the notifier finds the node. If the
+// notification comes before the waiter sleeps, the node moves to the queue of the mutex. The sleep
+// ends when the outcome is published, even if it is published before the sleep.
 //
 // Last access. The last access of a notifier to this queue is the release of the lock. Afterwards
 // the notifier accesses only nodes, and the mutex, which outlives its waiters. The
@@ -338,7 +338,7 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// mutex, and wakes as the owner of the mutex. So notify_all() does not wake its waiters together.
 /// They get the mutex one after the other, in the order in which they began to wait. Two waiters
 /// that two threads notify at the same time get the mutex in either order. An adaptive_mutex is
-/// always handed to such a waiter.
+/// always handed to a notified waiter.
 ///
 /// Every wait returns with the mutex locked, whatever its outcome is. There are no spurious
 /// wakeups. But the condition may change again before a notified waiter gets the mutex, so use a

@@ -13,16 +13,20 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// Memory order: what happens before set() happens before the return of each later reset(), and of
 /// each wait that this set() lets through. This also holds if the event was set already. Suppose
-/// that a consumer resets the event, then looks for items, and waits if it finds none. It misses no
-/// item that was stored before a set(). This holds for any number of producers and consumers.
+/// that a consumer resets the event, then looks for items, and waits if it finds none. This
+/// consumer misses no item that was stored before a set(). This holds for any number of producers
+/// and consumers.
 ///
 /// Destroys: a waiter that was let through, or saw the event set, may destroy the event at once.
-/// The set() that changed it from unset to set need not have returned. Before the destruction,
-/// every other set() and every reset() must have returned, because a set() that finds the event set
-/// accesses the event until it returns. If there are several setters, a waiter cannot tell which of
-/// them let it through. Each wait() that has not queued its waiter yet must have returned, too. So
-/// must each stop or time-out that is just ending a wait. A waiter that was taken out of the queue
-/// no longer accesses the event.
+/// The set() that changed it from unset to set need not have returned. The following calls must
+/// have returned before:
+///
+/// - Every other set(), because a set() that finds the event set accesses the event until it
+///   returns. If there are several setters, a waiter cannot tell which of them let it through.
+/// - Every reset().
+/// - Each wait() that has begun and has not queued its waiter yet. A waiter that was taken out of
+///   the queue no longer accesses the event.
+/// - Each stop or time-out that is just ending a wait.
 template <class Platform> class basic_event {
 public:
     /// Constructs an event that is not set.

@@ -227,8 +227,8 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
 
 /// A mutex for each key. Threads and coroutines that lock the same key get the lock in the order in
 /// which they came. Callers with different keys do not wait for each other. The first lock of a key
-/// allocates memory for it, which is freed when the key has neither a holder nor a waiter. A wait
-/// allocates nothing else.
+/// allocates memory for it, which is freed when the key has neither a holder nor a waiter. Apart
+/// from that, a wait allocates nothing.
 ///
 /// Requires: Equal does not use the keyed_mutex, because a lock of the table is held during the
 /// call.

@@ -16,9 +16,9 @@ namespace bide { inline namespace BIDE_ABI {
 /// Destroys: a waiter that was let through, or saw the count at zero, may destroy the latch at
 /// once. A count_down() that lowered the count need not have returned. The following calls must
 /// have returned before: each count_down(0); each count_down() that throws; each wait() or
-/// arrive_and_wait() that has not queued its waiter yet. A stop or time-out that is just ending a
-/// wait must have returned, too. A waiter that was taken out of the queue no longer accesses the
-/// latch.
+/// arrive_and_wait() that has begun and has not queued its waiter yet. A stop or time-out that is
+/// just ending a wait must have returned, too. A waiter that was taken out of the queue no longer
+/// accesses the latch.
 template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 

@@ -12,7 +12,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The queue of a notify, and its permit. Its state is one word:
+// The queue of a notify, and its permit. The state of both is one word:
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -40,8 +40,8 @@ namespace detail {
 //
 //   free   not enabled, or used up
 //   held   the seat is in the queue, or is marked as notified
-//   lent   the node of a wait has the place of the seat, or was notified there. `missing` of that
-//          node is the address of the seat
+//   lent   the node of a wait has the place of the seat, or was notified there. The member
+//          `missing` of that node holds the address of the seat
 //
 // A wait in the place of a seat may be a case of a select. If the select has chosen another case
 // before, a notification that reaches this wait marks the seat instead.
@@ -82,8 +82,8 @@ public:
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & stored) != 0) {
             // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-            // stored. Another thread may hold the lock. It changes the word by a CAS, which fails
-            // if this step came first. Failure: look again.
+            // stored. Another thread may hold the lock. That thread changes the word by a CAS,
+            // which fails if this step came first. Failure: look again.
             if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
                 return true;

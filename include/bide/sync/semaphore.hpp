@@ -295,8 +295,8 @@ public:
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
     /// the call does not block, and the waker of `w` does not run.
     /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile. The wakers
-    /// of two releases on two threads do not cancel each other's waiters: each could wait for the
-    /// other.
+    /// of two releases on two threads do not cancel each other's waiters: the two threads could
+    /// wait for each other.
     bool cancel_acquire(waiter& w) noexcept {
         if (!is_valid(w.node_.amount())) {
             return true;

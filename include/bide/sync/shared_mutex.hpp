@@ -74,7 +74,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
 }
 
 // How an upgrade waits: in front of all other waiters. upgrade() passes this type to thread_wait.
-// async_upgrade() passes it to lock_operation(), which adds the result (core/wait_ops.hpp).
+// async_upgrade() passes it to lock_operation() (lock_operations.hpp), which adds collect()
+// (core/wait_ops.hpp).
 template <class Platform> struct permit_upgrading : basic_permit_queue<Platform>::taking {
     static constexpr bool stands_alone = true;
 

@@ -40,13 +40,14 @@
 //   left      The producer has suspended without an item, for example to wait. When it yields
 //             later, on any thread, it transfers control to the consumer.
 //
-// At the start of the call, the consumer's wait is pending, that is, it has not begun. It begins at
-// the producer's first co_await in the call. Until then, only the call runs the producer. So if the
-// producer yields while the wait is pending, the producer just ends the call, without the executor
-// and the context of the consumer. After the wait has begun, other code may run the producer. So a
-// producer that yields then ends its latest call only if that is the innermost call of the thread.
-// If not, it transfers control to the consumer. If the consumer is itself a producer whose
-// consumer's wait is pending, that outer wait begins first.
+// At the start of the call, the consumer's wait is pending, that is, it has not begun. The wait
+// begins at the producer's first co_await in the call. Until then, only the call runs the producer.
+// So a producer that yields while the wait is pending just ends the call. It needs neither the
+// executor nor the context of the consumer. After the wait has begun, other code may run the
+// producer, on any thread. So a producer that yields then checks whether its latest call is the
+// innermost one of this thread. If it is, the producer ends the call. If not, it transfers control
+// to the consumer. The consumer may itself be a producer, and the wait of its own consumer may be
+// pending. Then that outer wait begins first.
 //
 // At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
 // stack stays bounded.

@@ -16,10 +16,10 @@
 /// thread, one after the other. Such a child is resumed like every coroutine without an executor
 /// (core/wake_scope.hpp).
 ///
-/// In one case no child is posted: a task awaits when_all() on a worker of its scheduler. The task
-/// then runs the children itself, in argument order, one after the other. Other workers may steal
-/// children that have not started, the last child first. If a child waits, the children that have
-/// not started are posted. For each child, such an await spends one unit of the budget, which
+/// If a task awaits when_all() on a worker of its scheduler, the children are not posted at once.
+/// The task runs the children itself, in argument order, one after the other. Other workers may
+/// steal children that have not started, the last child first. If a child waits, the children that
+/// have not started are posted. For each child, such an await spends one unit of the budget, which
 /// limits how many operations a task completes before queued tasks run. A run_loop runs children in
 /// the same way, on its one thread.
 ///
@@ -59,15 +59,15 @@ namespace detail {
 // counts as one more. The thread that counts down to zero resumes the parent [when.ended], and does
 // not access the state afterwards. Only two threads access children that they do not run: the
 // thread of the parent, which starts the children, and the thread of a child that cancels the other
-// children, such as the winner. Both do so before their own count-down. A thread that cancels the
-// parent accesses the children, too, but is not counted. It claims the parent instead
+// children, such as the winner. Both threads do so before their own count-down. A thread that
+// cancels the parent accesses the children, too, but is not counted. It claims the parent instead
 // (task_control.hpp), so the parent stays in its wait until that thread has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled during
 // the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
 // shielded before the wait, its context refuses the wait. The parent then cancels the children
-// before it starts them. It waits without its context, and is resumed by the runnable of
-// resumption().
+// before it starts them. The parent waits without its context, and is resumed by the runnable that
+// resumption() of the context returns.
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
 // cancelled task awaits behaves in the same way. If a child of when_any() has won before another
@@ -90,8 +90,8 @@ namespace detail {
 // shields and its own stop token. If that child waits, its worker posts the forked children and
 // runs other jobs. When the child resumes and ends, on any worker, the next child or the parent
 // continues on that worker. If the child ends on a thread that is no worker, or after code outside
-// of bide has resumed it, it ends like a stolen child. It then also counts down for the parent, and
-// no further child is started in place.
+// of bide has resumed it, the child ends like a stolen one. The child then also counts down for the
+// parent, and no further child is started in place.
 //
 // If the budget is spent before a child starts, that child pauses, and other jobs may run first. In
 // that case, the worker moves the forked children of this chain to `run_`. If they stayed on the
@@ -100,8 +100,8 @@ namespace detail {
 // chain that never waits may depend on one of its forked children. So the worker counts consecutive
 // pauses, and after a number of them queues the oldest forked child.
 
-// An executor that resumes coroutines on the calling thread, as a thread that ends a wait resumes a
-// coroutine without an executor (core/wake_scope.hpp).
+// An executor that resumes coroutines on the calling thread. A thread that ends the wait of a
+// coroutine without an executor does the same (core/wake_scope.hpp).
 template <class Platform> class BIDE_SHARED on_this_thread {
 public:
     void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
@@ -168,7 +168,7 @@ private:
         stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
-    // A child that has not started may end only if another child has won.
+    // If another child has won, a child may end without having started. Otherwise it must start.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
@@ -367,8 +367,9 @@ private:
         std::size_t counts = 1;
         if (c.in_place_) {
             // The child has ended on a thread that is no worker, or inside of another executor. The
-            // parent must not continue there. So the parent is counted down here, and no further
-            // child is started in place.
+            // parent must not continue there, and no further child is started in place. So the
+            // parent's own count is subtracted here, and those of the children that have ended in
+            // place, which count only now.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {
@@ -452,7 +453,8 @@ private:
             context_->end_wait();
             return to_parent();
         }
-        // A cancelled child is not taken back, because only run() starts it with a spent budget.
+        // A cancelled child is not taken back. It must start with a spent budget, and only run()
+        // (task_control.hpp) starts it so.
         if (here.host == nullptr || next->state_.is_cancelled() ||
             !here.host->take_back(next->to_run())) {
             return count_parent_down(1 + ended_in_place_);

@@ -7,10 +7,10 @@
 ///
 /// The range is a container, an array, another range with forward iterators, or an object with
 /// next(). Each call of next() returns an optional item, or an awaitable whose value is an optional
-/// item. An optional item, such as std::optional, converts to bool and can be dereferenced. When
-/// next() has returned an empty one, it is not called again. One task at a time calls next() and
-/// awaits its result. A range that is an lvalue is used by reference. A range that is an rvalue is
-/// moved into the operation.
+/// item. An optional item, such as std::optional, converts to bool and can be dereferenced. After
+/// next() has returned an empty one, next() is not called again. One task at a time calls next()
+/// and awaits its result. A range that is an lvalue is used by reference. A range that is an rvalue
+/// is moved into the operation.
 ///
 /// For each item, `f(item)` returns a task. Items are begun in the order of the range. The function
 /// may be called at the same time on different workers. For a container, the function gets
@@ -23,7 +23,8 @@
 // The items are processed by `limit` tasks, the runners. If the range knows its size and has fewer
 // items, there is one runner for each item. A runner takes an item, calls `f`, awaits the task of
 // the item, and repeats. So an item costs a call and an await, but neither a spawn nor a permit.
-// The runners start like the children of when_all(). The first runner that fails cancels all.
+// The runners start like the children of when_all(). The first runner that fails cancels all
+// runners.
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>

@@ -11,8 +11,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Owns the lock of a mutex of any type until the lock_set takes the lock over. If the coroutine is
-// destroyed before that, unlocks the mutex.
+// Owns the lock of a mutex of any type until the lock_set (sync/scoped_lock.hpp) takes the lock
+// over. If the coroutine is destroyed before that, unlocks the mutex.
 using locked_one = std::unique_ptr<void, void (*)(void*) noexcept>;
 
 // The wait for the next mutex of the set. The wait has the same type for every mutex.

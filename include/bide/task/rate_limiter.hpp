@@ -6,30 +6,32 @@
 /// Limits the rate of operations: a token bucket for threads and coroutines.
 //
 // This is the virtual scheduling algorithm of ITU-T I.371. Instead of a theoretical arrival time,
-// one word stores the number of the parts of tokens that were spent. So no rate is rounded.
+// one word, `spent`, stores what was taken from the bucket, in parts of tokens. So no rate is
+// rounded.
 //
-// A token consists of parts. The parts come, that is, are added to the bucket, one after the other:
-// `n` parts in each period, the k-th one at the time ceil(k * period / n) after the start. The
-// bucket holds at most `burst` parts and is full at the start. Let come(t) be the number of parts
-// that have come until t. Then the bucket contains come(t) + burst - spent parts. If that is more
-// than `burst`, the bucket has overflowed, and come(t) replaces `spent`.
+// A token consists of parts, and the bucket counts parts only. The parts come, that is, are added
+// to the bucket, one after the other. In each period, n parts come. The k-th part comes at the time
+// ceil(k * period / n) after the start. The bucket holds at most B parts and is full at the start.
+// B is the burst, which the user gives in tokens, times the parts of a token. Let come(t) be the
+// number of parts that have come until t. Then the bucket contains come(t) + B - spent parts. If
+// that is more than B, the bucket has overflowed, and come(t) replaces `spent`.
 //
 // One CAS takes c parts at the time t:
 //
 //   spent := max(spent, come(t)) + c
 //
-// The parts are in the bucket from the first time t on at which come(t) + burst >= spent. If that
+// These c parts are in the bucket from the first time t on at which come(t) + B >= spent. If that
 // time is in the future, the parts are reserved. Each CAS increases the word by the parts that it
 // takes. So no token is taken twice, and a later CAS never gets an earlier time. If the word would
 // overflow, the parts never come.
 //
 // The reason for the parts: whole tokens would come at fixed times. If a token were taken from a
-// full bucket just before such a time, the next token would come at once. With a burst of one, two
-// acquisitions would then follow each other without an interval.
+// full bucket just before such a time, the next token would come at once. With a burst of one
+// token, two acquisitions would then follow each other without an interval.
 //
 // A reservation is cancelled by a CAS that restores the previous word. The CAS succeeds if no later
 // reservation was made. If there is a later reservation, its time cannot change any more, and the
-// cancelled tokens are lost. Another caller cannot get them. If it got them before the time of the
+// cancelled tokens are lost. No other caller may get them. If it got them before the time of the
 // later reservation, it would overtake that reservation. If it got them at that time, the rate
 // would be exceeded.
 
@@ -46,7 +48,7 @@ template <class Platform> class basic_token_count {
 public:
     using count = std::uint64_t;
 
-    // The tokens that one call has taken, counted in parts.
+    // What one call has taken: the parts from number `from` to number `to`.
     struct taken {
         count from = 0;
         count to = 0; // equal to `from` if no tokens were taken
@@ -91,8 +93,8 @@ public:
         }
     }
 
-    // Returns tokens to the bucket. If other tokens were taken later, these tokens are lost, and
-    // the result is false.
+    // Returns tokens to the bucket. If other tokens were taken after `some`, the tokens of `some`
+    // are lost, and the result is false.
     bool give_back(const taken& some) noexcept {
         count seen = some.to;
         // Order: relaxed; the word publishes no other data.
@@ -230,7 +232,7 @@ public:
     /// Throws: at the call: std::invalid_argument. When awaited: stopped_error, if the awaiting
     /// task is cancelled.
     /// Cancellation: the wait is stopped.
-    template <class = void> // no code for its frame is made where it is not called
+    template <class = void> // without a call, the compiler makes no code for the frame
     task<> async_acquire(std::int64_t n = 1) {
         return wait(valid(n));
     }

@@ -19,7 +19,7 @@ namespace detail {
 //   idle      nullptr: nothing is queued, and there is no runner
 //   running   the address of `bottom_`: nothing was posted after the runner looked last
 //   posted    the newest posted runnable; the older ones follow by `next`, down to `bottom_` or to
-//             nullptr. There is a runner, or the poster of the oldest one starts it.
+//             nullptr. There is a runner, or the poster of the oldest runnable starts one.
 //
 // A poster puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
 // starts a runner. The runner exchanges the word for the address of `bottom_`, and reverses the
@@ -163,14 +163,15 @@ private:
     struct here {
         const strand* now = nullptr;
     };
-    // Not inlined: a coroutine may continue on another thread, which has another `here`.
+    // Not inlined, because a coroutine may continue on another thread. An inlined call could then
+    // use the `here` of the previous thread.
     BIDE_NOINLINE static const strand*& current() noexcept {
         return native_platform::local<here>().now;
     }
 
-    // Runs queued runnables. Posts the strand again only if a runnable is left. The reason: the
-    // destructor waits until each post has run. On the only thread of `where_`, it would wait
-    // forever for a post that is not needed.
+    // Runs queued runnables. Posts the strand again only if a runnable is left. A post for nothing
+    // could block the destructor for ever: the destructor waits until each post has run, and the
+    // destructor may run on the only thread of `where_`.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

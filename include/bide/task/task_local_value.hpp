@@ -112,7 +112,7 @@ task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S 
 /// Throws: in this call, what the construction of the value throws, and std::bad_alloc. When
 /// awaited, what the task throws, as when_all().
 /// Requires: the key outlives the scope. A task_group or join_set that is made in the scope is
-/// destroyed in it; otherwise the end of the scope terminates.
+/// destroyed in that scope; otherwise the end of the scope terminates.
 template <class T, class U, detail::task_source S>
     requires std::constructible_from<T, U>
 task<detail::task_value_t<S>> with_value(const task_local_value<T>& key, U&& value, S work) {

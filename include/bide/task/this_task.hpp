@@ -52,7 +52,8 @@ struct time_wait {
         return is_over(what) ? result<void>() : unexpected{errc_of(what)};
     }
 
-    // Returns true if the wait was granted, or if it timed out but its time has passed meanwhile.
+    // Returns true if the wait was granted, or if it timed out and its own time has passed. A limit
+    // of the caller may time it out earlier.
     bool is_over(wait_status what) const noexcept {
         return what == wait_status::granted || (what == wait_status::timed_out && has_passed());
     }
@@ -72,8 +73,8 @@ inline async_op<void> sleep_until(deadline until) noexcept {
 /// Operations on the task that runs on the calling thread.
 namespace this_task {
 
-/// Suspends the task and enqueues it behind the tasks that are queued. The LIFO slot of the worker,
-/// whose task runs next, is not used.
+/// Suspends the task and enqueues it behind the tasks that are queued. Does not use the LIFO slot,
+/// the place in a worker for the task that runs next.
 /// Cancellation: a cancelled task is enqueued, too. When the task resumes, the operation is
 /// stopped.
 inline async_op<void> yield() noexcept { return {detail::yielding()}; }
@@ -107,9 +108,9 @@ inline bide::cancel_reason cancel_reason() noexcept {
 }
 
 /// Returns the time at which the running task is cancelled: the earliest deadline of
-/// with_deadline() and with_timeout() around it. A child of when_all(), when_any(), a task_group or
-/// a join_set has the deadline of the task that made these. A task that is spawned on a scheduler
-/// does not have the deadline of the task that spawned it.
+/// with_deadline() and with_timeout() around the task. A child of when_all(), when_any(), a
+/// task_group or a join_set has the deadline of the task that made these. A task that is spawned on
+/// a scheduler does not have the deadline of the task that spawned it.
 /// Returns: deadline::never() if there is none, or if no task runs.
 inline bide::deadline deadline() noexcept {
     return limit_of(worker_local<native_platform>::get().running);
@@ -138,8 +139,9 @@ inline const char* name() noexcept {
 }
 
 /// Sets the tag of the running task in dumps and traces. set_tag({}) removes the tag. A child of
-/// when_all() or when_any() shares the tag of its parent. The members of a group or a set that the
-/// task makes afterwards have the tag, too. If no task runs, does nothing.
+/// when_all() or when_any() shares the tag of its parent. If the task makes a group or a set
+/// afterwards, the members of that group or set get the tag, unless they have their own. If no task
+/// runs, does nothing.
 inline void set_tag(task_tag tag) noexcept {
     auto& here = worker_local<native_platform>::get();
     if (here.running != nullptr) {

@@ -32,7 +32,7 @@ public:
         timer_.when = until;
         timer_.fire = waker(&on_timeout, this);
     }
-    // If the timer fires at this moment, waits until it has fired.
+    // Cancels the timer. If the timer fires at this moment, waits until the firing is over.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
     // Starts the timer. If the parent is a task of this worker's scheduler, that scheduler runs the

@@ -46,8 +46,8 @@ public:
     // Each function of this section throws
     //   simulation_error   if a limit of the options is reached, or another thread has woken a task
     //   the exception of a task, if the handle of the task was dropped
-    // It terminates with a message if the caller is a task, or a thread other than the one that
-    // made the scheduler.
+    // Each function terminates with a message if the caller is a task, or a thread other than the
+    // one that made the scheduler.
 
     /// Runs until no task is runnable and no timer is armed. A task that has not ended by then
     /// waits for ever. The report names these tasks.

@@ -11,8 +11,9 @@
 //   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted; or
 //                               returns waiting (empty) or closed.
 //   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
-//                               As in channel.hpp. The node of a sender carries the T, the
-//                               node of a receiver the destination of the item.
+//                               Queue and cancel a wait (basic_channel_core in channel.hpp). The
+//                               node of a sender carries the T, that of a receiver the
+//                               destination of the item.
 //   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the
 //                               source. If neither is possible, leaves it in place and returns
 //                               false.
@@ -361,9 +362,9 @@ public:
         return recv_at(s, to, out, limit);
     }
     // Requires: `out` is empty.
-    // A sender reads the `destination` of a waiting receiver and then writes the item. If both fit
-    // into one cache line (place_for_one), the item is received there and then moved to `out`. So
-    // the sender accesses one line, not two.
+    // A sender reads the `destination` of a waiting receiver and then writes the item. If the
+    // destination and the item fit into one cache line, the item is received in a place_for_one and
+    // then moved to `out`. So the sender accesses one line, not two.
     template <class Limit>
     static wait_status recv(Source& s, std::optional<T>& out, const Limit& limit) noexcept {
         if constexpr (sizeof(place_for_one) > 64) {
@@ -401,7 +402,7 @@ public:
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
                 received item(std::in_place, std::in_place, std::move(*got.item));
-                got.item.reset(); // to move the optional as bytes would wait for its stores
+                got.item.reset(); // a bytewise move of the optional would wait for its last stores
                 return item;
             }
             if (what == wait_status::closed) {

@@ -7,9 +7,9 @@
 //
 //   value_type, name           the item; the name of the channel, for messages
 //   bool send_waits            true if a send may find no room; Items then has is_full()
-//   displaced                  a type that holds the item that put() removes to make room, or none.
-//                              Its default constructor makes one that holds none. The caller of
-//                              put() destroys it after the lock is released
+//   displaced                  the type of an object that is empty at first, and to which put()
+//                              moves the item that it removes to make room. The caller of put()
+//                              destroys this object after it has released the lock
 //   size(), capacity(), empty()
 //   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
 //   bool put_back(T&)          moves a received item in again; if there is no room, returns false

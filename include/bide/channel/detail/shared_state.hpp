@@ -78,8 +78,10 @@ protected:
         const word dropped = drops ? reference : 0;
         // Order: relaxed; the CAS decides, because references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; release [lock_bits.release], [shared_state.flag] and
-        // [shared_state.reference]; acquire, for the last reference. Failure: try again.
+        // Order: acq_rel. Release, for three readers: the next holder of the lock
+        // [lock_bits.release], a thread that sees the flag [shared_state.flag], and the user that
+        // drops the last reference [shared_state.reference]. Acquire, because this call may drop
+        // the last reference. Failure: try again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | flags) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }

@@ -121,11 +121,10 @@ struct BIDE_SHARED os_futex {
 };
 
 #else
-// Sleeps and wakes on systems that have no wait on an address. It uses a table of mutexes and
-// condition variables, hashed by address. The waiter compares the word under the mutex of its
-// bucket. The waker changes the word first and then locks and unlocks that mutex. So either the
-// waiter sees the change, or the waker locks the mutex after the waiter has begun to sleep, and
-// wakes it.
+// Sleeps and wakes on systems that have no wait on an address: by a table of mutexes and condition
+// variables, hashed by address. The waiter compares the word under the mutex of its bucket. The
+// waker changes the word first and then locks and unlocks that mutex. So either the waiter sees the
+// change, or the waker locks the mutex after the waiter has begun to sleep, and wakes it.
 struct BIDE_SHARED portable_futex {
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {

@@ -3,8 +3,8 @@
 #define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
 // Defines the payload of a wait for an item, that is, the data that the wait carries. This header
-// specialises wait_payload, which decides the layout of a basic_async_op. So each header that names
-// a basic_async_op, of whatever type, must include this one.
+// specialises wait_payload (core/wait_ops.hpp), which decides the layout of a basic_async_op. So
+// each header that names a basic_async_op, of whatever type, must include this one.
 
 #include <bide/core/wait_ops.hpp>
 

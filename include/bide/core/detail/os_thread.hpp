@@ -51,7 +51,7 @@ public:
     // characters: if the whole is longer, `name` is cut and the index is kept.
     static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;
 
-    // Returns the number of the calling thread that debuggers and /proc show; 0 if there is none.
+    // Returns the number by which debuggers and /proc name the calling thread; 0 if it has none.
     static unsigned long number_of_this() noexcept {
 #if defined(__linux__)
         return static_cast<unsigned long>(::gettid());

@@ -3,9 +3,9 @@
 #define BIDE_CORE_DETAIL_PROBE_HPP
 
 // Describes what a wait waits for, and defines the static probes (USDT) for perf, bpftrace,
-// SystemTap and gdb. A probe is a nop and a note in the program that says where it is and where its
-// arguments are. README.md in core/ lists the probes. noted.hpp includes this header if BIDE_USDT
-// is 1, or if BIDE_DEADLOCK_CHECK is defined.
+// SystemTap and gdb. A probe is a nop, and a note in the program that says where the nop is and
+// where the arguments of the probe are. README.md in core/ lists the probes. noted.hpp includes
+// this header if BIDE_USDT is 1, or if BIDE_DEADLOCK_CHECK is defined.
 
 #include <bide/core/wait_status.hpp>
 
@@ -33,20 +33,20 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// The operation of a wait (core/wait_ops.hpp), or the queue of a thread_wait, names what the wait
-// waits for by these members:
+// The operation of a wait (core/wait_ops.hpp), or the queue of a thread_wait (core/waiter.hpp),
+// names what the wait waits for by these members:
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it
 //   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait
-//   static constexpr const char* waited_for;  the kind of the primitive, which may have
-//                                             this member instead
+//   static constexpr const char* waited_for;  the kind of the primitive; the class of the
+//                                             primitive may have this member instead
 //
 // An operation may declare the two functions with a parameter for its payload.
 
 // The object that a wait waits for, as an address.
 struct wait_subject {
     const void* primitive = nullptr;
-    const char* kind = nullptr;   // such as "event"; nullptr: not known by its type
+    const char* kind = nullptr;   // such as "event"; nullptr: neither class names it (see above)
     const char* name = nullptr;   // or nullptr
     std::ptrdiff_t amount = 0;    // the units that the wait asks for, if it counts units
     const void* relock = nullptr; // or nullptr

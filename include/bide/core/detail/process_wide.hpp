@@ -31,7 +31,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
     // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
-    // Returns nullptr if make() returns it, or if there is no memory for the handler of fork().
+    // Returns nullptr if make() returns nullptr, or if there is no memory for the handler of
+    // fork().
     // Throws: any exception of make().
     template <class Make> static T* get(Make make) {
         // Order: acquire [process_wide.publish]; the caller sees the finished T.
@@ -56,7 +57,8 @@ private:
     template <class U> using atomic = typename Platform::template atomic<U>;
     using lock_word = lock_bits<Platform, std::uint32_t>;
 
-    // Called before the lock is acquired, because a child may be forked while the lock is held.
+    // Called before the lock is acquired: if a child is forked while the lock is held, the handler
+    // frees the lock in the child.
     static bool prepare_for_fork() noexcept {
 #if !defined(_WIN32)
         // Order: relaxed; a second registration does no harm.
@@ -125,7 +127,7 @@ private:
 #endif
 };
 
-// Executes the heavy fence of the platform. If the platform has none, executes that of the system.
+// Executes the heavy fence of the platform. If the platform has none, executes process_fence.
 // Returns false if there is neither.
 template <class Platform> bool heavy_fence() noexcept {
     if constexpr (requires { Platform::heavy_fence(); }) {

@@ -17,13 +17,13 @@ struct suspension {
     waker interrupt;               // ends the wait, on any thread
 };
 
-// The value that a task_local_value (task/task_local_value.hpp) has in one scope. It does not
-// change.
+// The value that a task_local_value (task/task_local_value.hpp) has in one scope. The value does
+// not change.
 template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
     const task_binding* outer = nullptr;
-    mutable typename Platform::template atomic<std::size_t> uses{0}; // groups of the scope
+    mutable typename Platform::template atomic<std::size_t> uses{0}; // groups that refer to it
 };
 
 // Refers to a binding, or to nothing. It must be destroyed before the scope of the binding ends.
@@ -53,14 +53,14 @@ private:
 template <class Platform> class basic_task_context;
 namespace detail {
 template <class Platform>
-void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hpp
+void note_end_of(const basic_task_context<Platform>& task) noexcept; // core/deadlock_check.hpp
 } // namespace detail
 #endif
 
 namespace detail {
 
-// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The awaiting
-// coroutine sets `begin_wait`; the host sets the other fields.
+// A job that runs inside of the job that awaits it (basic_worker_host::run_inside() in
+// core/wake_scope.hpp). The awaiting coroutine sets `begin_wait`; the host sets the other fields.
 struct inner_job {
     waker begin_wait;
     bool has_begun_wait = false; // `begin_wait` was called
@@ -71,15 +71,15 @@ struct inner_job {
 } // namespace detail
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
-// thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
-// to run again. The promise of each coroutine has a member task_context(), by which an awaited
-// coroutine finds the context. If a promise has no such member, its coroutine resumes as
-// core/async_op.hpp describes.
+// thread runs by sync_wait() (task/task.hpp). At any time the chain runs, waits in its last
+// coroutine, or is about to run again. The promise of each coroutine has a member task_context(),
+// by which an awaited coroutine finds the context. If a promise has no such member, its coroutine
+// resumes as core/async_op.hpp describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. From now on, a canceller may call at.interrupt, once, to end the
-    // wait; wake() is then called as after any wait. Returns false if the chain is cancelled
-    // already. Then no wait has begun, and neither wake() nor end_wait() is called.
+    // Begins a wait of the chain. From now on, a canceller may call at.interrupt once, to end the
+    // wait. After that, wake() is called as at the end of any wait. Returns false if the chain is
+    // cancelled already. Then no wait has begun, and neither wake() nor end_wait() is called.
     // Requires: `at` is not moved or destroyed until the chain resumes.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;

@@ -28,7 +28,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // but any thread that releases a lock or sends an item may still post. So shutdown() itself runs
 // the jobs, in place of the context:
 //
-//   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
+//   1. It sets `is_shut_`. From then on a post goes to the queue `left_`, and not to the executor.
 //   2. It waits for the posts that have begun before.
 //   3. It moves the runnables that are still queued to `left_`. If Asio runs their steps later, the
 //      steps find nothing to run.
@@ -158,7 +158,7 @@ protected:
     // Posts a step to the executor, which calls run_step().
     virtual void post_step(std::shared_ptr<asio_job> self) = 0;
 
-    // Destroys the job, and calls its handler if `deliver`.
+    // Destroys the job. If `deliver` is true, then calls the handler.
     virtual void complete(bool deliver) = 0;
 
     // Removes the job from the list of its service. Returns the pointer by which the job owns

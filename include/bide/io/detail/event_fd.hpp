@@ -50,7 +50,7 @@ public:
     // descriptor has become readable.
     void set() noexcept {
         const int saved = errno;
-        ::eventfd_write(fd(), 1); // fails only if it is readable: its counter is full
+        ::eventfd_write(fd(), 1); // fails only if the counter is full: then it is readable
         errno = saved;
     }
 

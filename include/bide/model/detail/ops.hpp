@@ -19,11 +19,12 @@ inline constexpr int outside = -1;
 // The largest number of threads of a body.
 inline constexpr int max_threads = 8;
 
-// The place of a step in the source. It has no padding: the checker compares the stacks of loops.
+// The place of a step in the source. Sites lie on the stacks of threads, and the checker compares
+// stacks to find loops. So a site has no padding.
 struct site {
     const char* file = nullptr;
     int line = 0;
-    int is_given = 0; // 1: the memory order is not written there, so no other is tried
+    int is_given = 0; // 1: no memory order is written there, so no other one is tried
 };
 
 // Atomic objects. An object has a number from construction to destruction.

@@ -49,7 +49,7 @@ struct shared_counts {
     thread_names names;
 };
 
-// Calls part(bytes, size) until it has sent or received all bytes. Returns false if it cannot.
+// Calls part(bytes, size) until all bytes are sent or received. Returns false if a call fails.
 template <class Part> bool all_parts(char* bytes, std::size_t size, Part&& part) {
     while (size != 0) {
         const ssize_t done = part(bytes, size);
@@ -104,8 +104,8 @@ verdict verdict_of(std::string_view bytes) {
     return v;
 }
 
-// The type of a function that explores as exploration::with() does. It calls its second argument
-// after each execution. If that call returns false, the exploration ends.
+// The type of a function that explores as exploration::with() (impl/check.hpp) does. It calls its
+// second argument after each execution. If that call returns false, the exploration ends.
 using explores = std::function<verdict(exhaustive&, const std::function<bool(const verdict&)>&)>;
 
 // The main function of a process that the first process has started. Never returns.

@@ -65,7 +65,7 @@ struct model_thread {
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
     std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
-    std::vector<std::pair<int, int>> newer;  // as `looked` before a pause: it now reads newer ones
+    std::vector<std::pair<int, int>> newer;  // `looked` before the last pause: now reads newer ones
     std::vector<look> looks;
     bool looks_again = false; // find_loop() has paused it before a read
     bool timed = false;       // its sleep has a time-out
@@ -172,7 +172,7 @@ public:
     thread_names* names = &own_names_; // several searches of one body may share them
     // True if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then two
     // read-modify-writes may read the same store, although only one can place its write directly
-    // behind that store. A thread that pauses then makes no further step.
+    // behind that store. In such a search, a thread that pauses makes no further step.
     bool explores_graphs = false;
     std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
     double explored = -1;         // the part that is done, from 0 to 1; negative: not known
@@ -299,8 +299,8 @@ public:
     }
     // Called when the next recorded step is one of thread `n`. If that thread can make a step,
     // returns `n`. If not, fails with the text `why`, and returns -1. A thread that find_loop() has
-    // paused continues, because the recorded execution did not find the loop. The difference comes
-    // only from writes of another thread to the stack of this thread.
+    // paused continues, because the recorded execution did not find the loop. The two executions
+    // can differ in this only because another thread writes to the stack of this thread.
     int repeated(int n, const char* why = does_not_repeat) {
         if (n < 0 || n >= threads()) {
             return not_repeated(why);
@@ -465,8 +465,8 @@ private:
         std::abort();
     }
 
-    // Starts thread `t`. Another thread has started it. `from` is the knowledge of that thread, and
-    // `now` is its time.
+    // Runs thread `t` up to its first step, after another thread has made the step that starts it.
+    // `from` is what that other thread knows, and `now` is the time of that thread.
     void start(int t, const view& from, std::int64_t now) {
         model_thread& x = thread(t);
         x.knows = {.hb = from.hb, .causes = from.causes, .thread = t};

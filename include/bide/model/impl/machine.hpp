@@ -29,13 +29,15 @@ struct machine::state {
     using processor_set = std::bitset<most_processors>;
 
     struct memory_line {
-        int owner = -1; // it alone has the line, and has changed it
+        int owner = -1; // it alone has the line
         int last = -1;  // the last owner
         // For each processor that has lost the line: when the line leaves it.
         std::unordered_map<unsigned, picoseconds> leaves;
         processor_set sharers, seen;
+        bool is_changed = false; // by its owner
         picoseconds busy = 0;    // until this time, the line serves other requests
         picoseconds arrives = 0; // when a line that was fetched ahead arrives
+        int ahead_of = -1;       // the processor that has fetched the line ahead, and not used it
         picoseconds waited = 0;
         std::uint64_t moves = 0, accesses = 0;
     };
@@ -279,12 +281,12 @@ struct machine::state {
         const auto found = l.leaves.find(p);
         return found != l.leaves.end() && me->now < found->second;
     }
-    // The request of this processor for the line is served in [start, done). Half of that time
+    // The request of this processor for the line is served in [start, done). A third of this time
     // passes before the line leaves its owner.
     void move(memory_line& l, picoseconds start, picoseconds done) {
         if (l.owner >= 0) {
             l.last = l.owner;
-            l.leaves[static_cast<unsigned>(l.owner)] = start + (done - start) / 2;
+            l.leaves[static_cast<unsigned>(l.owner)] = start + (done - start) / 3;
         }
         ++l.moves;
     }
@@ -305,20 +307,26 @@ struct machine::state {
         fetch_ahead(access::load);
         await(l, done);
     }
-    // Makes this processor one of those that have the line. Returns the time at which it has it.
+    // Makes this processor one of those that have the line. If the owner has changed the line, this
+    // processor becomes its owner. Returns the time at which it has the line.
     picoseconds share(memory_line& l) {
         const unsigned p = me->on;
         const picoseconds start = std::max(me->now, l.busy);
         const picoseconds done = start + cost(distance(l, p));
         l.busy = l.owner >= 0 ? done : start + cost(of.shared);
         move(l, start, done);
+        if (l.owner >= 0 && std::exchange(l.is_changed, false)) {
+            l.owner = static_cast<int>(p);
+            return done;
+        }
         if (l.owner >= 0) {
             l.sharers.set(static_cast<unsigned>(std::exchange(l.owner, -1)));
         }
         l.sharers.set(p);
         return done;
     }
-    // If the thread goes through memory line by line, fetches the next line.
+    // Called when a thread waits for a line, and at its first access to a line that was fetched
+    // ahead. If the thread goes through memory line by line, fetches the next line.
     void fetch_ahead(access how) {
         const std::uintptr_t at = me->last_at;
         if (std::exchange(me->last_miss, at) + 1 != at) {
@@ -329,7 +337,7 @@ struct machine::state {
             return;
         }
         next->second->arrives = how == access::load ? share(*next->second) : own(*next->second);
-        me->last_miss = at + 1;
+        next->second->ahead_of = static_cast<int>(me->on);
     }
     // Makes this processor the owner. Returns the time at which it has the line.
     picoseconds own(memory_line& l) {
@@ -364,6 +372,10 @@ struct machine::state {
         memory_line& l = line_at(at);
         ++l.accesses;
         l.seen.set(me->on);
+        if (l.ahead_of == static_cast<int>(me->on)) {
+            l.ahead_of = -1;
+            fetch_ahead(how);
+        }
         switch (how) {
         case access::load: return read(l);
         case access::store: {
@@ -371,6 +383,7 @@ struct machine::state {
             // first. The thread does not wait: its clock is then set back.
             const picoseconds began = me->now;
             me->stored = std::max(me->stored, own(l));
+            l.is_changed = true;
             if (me->stored > began) {
                 fetch_ahead(access::store);
                 me->now = me->stored;
@@ -382,6 +395,7 @@ struct machine::state {
         case access::modify:
             drain();
             await(l, own(l));
+            l.is_changed = true;
             return spend(of.hit + of.locked);
         }
     }
@@ -458,6 +472,9 @@ std::int64_t machine::now_ns() noexcept {
     return state_->me->now / 1000;
 }
 unsigned machine::processor() const noexcept { return state_->me->on; }
+unsigned machine::processors() const noexcept {
+    return static_cast<unsigned>(state_->processors.size());
+}
 
 void machine::yield() noexcept {
     state_->spend(state_->of.yield);

@@ -205,8 +205,8 @@ public:
         }
         return mine.back();
     }
-    // A read-modify-write is one node, which has the identifier of the second half of the
-    // operation.
+    // Changes the identifier of node `n`. A read-modify-write is one node, which first has the
+    // identifier of its first half, and then that of its second half.
     void move(int n, event_id to) { nodes_[index(n)].id = to; }
     // Takes back the last add(), which was not that of a fence.
     void drop_last() {
@@ -305,8 +305,9 @@ struct plain {
     std::array<step_count, max_threads> read{};
 };
 
-// The next step of a thread, as the thread describes it before the step. The object is on the stack
-// that find_loop() compares, so it has no padding.
+// The next step of a thread, as the thread describes it before the step. A request lies on the
+// stack of its thread, and find_loop() (execution.hpp) compares stacks. So a request has no
+// padding.
 struct request {
     enum class kind : int {
         none,
@@ -731,7 +732,8 @@ private:
         fences_before(e.hb, out);
     }
     // Adds to `out` the operation `e` itself, and the fences that come after `e` by happens-before.
-    // If another operation is coherence-ordered before `e`, it comes before all these nodes in S.
+    // If another operation is coherence-ordered before `e`, that operation comes before all these
+    // nodes in S.
     void after(const event& e, seq_cst_order::firsts& out) const {
         if (e.node >= 0) {
             out.add(seq_cst_.nodes()[index(e.node)]);
@@ -750,11 +752,12 @@ private:
             }
         }
     }
-    // Adds the operations of other threads that strongly happen before the new operation of
-    // `thread` to `out.before`. If one operation strongly happens before another, the path between
-    // them begins and ends with program order. `hb` is the clock of the thread without the
-    // synchronisation of the new operation itself, so the path ends with program order. The
-    // comparison is strict, so the path also begins with program order.
+    // Adds to `out.before` the operations of other threads that strongly happen before the new
+    // operation of `thread`. A path of happens-before must lead from such an operation to the new
+    // one, and must begin and end with program order. It ends with program order, because `hb` is
+    // the clock of the thread without the synchronisation of the new operation. It begins with
+    // program order, because `hb` must know a step that comes after the operation in the
+    // operation's thread (the comparison is strict).
     void strongly_before(int thread, const clock& hb, edges& out) const {
         for (int t = 0; t < max_threads; ++t) {
             if (t == thread) {

@@ -303,7 +303,7 @@ inline bool orders_matter(execution& x) {
            !step_order(x).sequentially_consistent();
 }
 
-// What the parts of a report are made of.
+// The data from which the parts of a report are made.
 struct account {
     explicit account(execution& x) : x_(x), memory_(x.mem()), order_(x), names_(x) {}
 
@@ -561,8 +561,8 @@ private:
                      : "goes before " + step(newer) + " in the modification order";
     }
 
-    // Adds a line before the event `id`. If the event does not exist, adds the line at the end. The
-    // thread that has failed comes last.
+    // Adds a line before the event `id`. If the event does not exist, adds the line at the end.
+    // There, the line of the thread that has failed comes last.
     void mark(event_id id, const std::string& text) {
         const int n = memory_.number_of(id);
         const bool is_last = id.thread == x_.failed_by();
@@ -645,10 +645,11 @@ private:
 // Explains a failure from the graph of its execution alone.
 //
 // A data race and a read of an old value have the same cause: the step of the writer does not
-// happen before the step of the reader. There may still be a path of reads between them: after that
-// step, the writer wrote a value that the reader read, directly or through other threads. Then one
-// of the reads on the path did not synchronise, because its write is not a release, or because the
-// read is not an acquire. The report names the first such read on the shortest path.
+// happen before the step of the reader. Even so, the reader may have read, directly or through
+// other threads, a value that the writer wrote after its step. The reads that passed this value on
+// are a path from the writer to the reader. One of them did not synchronise, because the write that
+// it read is not a release, or because the read is not an acquire. The report names the first such
+// read on the shortest path.
 class causes : account {
 public:
     using account::account;
@@ -678,7 +679,7 @@ private:
     struct edge {
         int write = -1;
         int read = -1;
-        int leaves = -1; // the last step of the reader's thread on the path
+        int leaves = -1; // the step of the reader's thread from which the path leaves the thread
     };
 
     static constexpr const char* no_order =
@@ -793,7 +794,8 @@ private:
         return out;
     }
 
-    // If `carried` is true, the message of the write has the needed clock, so the read is at fault.
+    // Explains why an edge does not synchronise. If `carried` is true, the message of the write has
+    // the needed clock, so only the read is at fault.
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.event_at(e.read);
         const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";

@@ -18,7 +18,7 @@ void print(const std::string& name, const options& o, const verdict& v) {
     std::fflush(stdout);
 }
 
-// Returns true if it is a failure of an execution, and not only of the exploration.
+// Returns true if `f` is a failure of an execution, and not only of the exploration.
 bool is_fault(failure f) { return f != failure::none && f < failure::too_large; }
 
 failure_handler handler = nullptr;

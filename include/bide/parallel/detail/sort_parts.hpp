@@ -101,7 +101,7 @@ inline std::ptrdiff_t as_number(bool condition) noexcept {
     return number;
 }
 
-// Returns `zero` if the number is 0, and `one` if it is 1. Both are places of one sequence.
+// Returns `zero` if the number is 0, and `one` if it is 1. Both iterators point into one sequence.
 template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
     return zero + ((one - zero) & -static_cast<std::iter_difference_t<It>>(number));
 }
@@ -278,9 +278,9 @@ template <class It, class Compare> void heap_sort(It begin, It end, Compare& les
 // ---- Few elements
 
 // A stable sort of a few elements that are cheap to copy, without branches that depend on the
-// elements. Groups of four are sorted by selection. Then the groups are merged from both ends at
-// once, which gives the processor two independent chains of loads (van den Hoven, "fluxsort";
-// Bergdoll, Peters, "driftsort").
+// elements. Groups of four are sorted first (sort_four()). Then the groups are merged from both
+// ends at once, which gives the processor two independent chains of loads (van den Hoven,
+// "fluxsort"; Bergdoll, Peters, "driftsort").
 inline constexpr std::ptrdiff_t small_sort_size = 32;
 
 // Makes one step of a merge from the front: of equal elements, the left one goes first.

@@ -2,13 +2,14 @@
 #ifndef BIDE_SCHED_DETAIL_FORK_LANE_HPP
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
-// Each thread that forks has a lane: a deque of jobs and a parker. The lane belongs to the thread,
-// because another thread can take over the thread's worker. A job is one function of a fork-join;
-// such a function is called an arm. A thief is a thread that takes a job from another thread's
-// lane. All lanes of a pool are in one list. The list only grows, and any thread reads it without a
-// lock. Lanes that no thread uses are also in a free list. A lane exists until the pool is
-// destroyed, because a thief may still read a lane that its thread has put back. If the workers do
-// not steal, or if there is only one worker, threads have no lanes and run the arms in turn.
+// Each thread that forks has a lane: a deque of jobs and a parker. The lane belongs to the thread
+// and not to the thread's worker, because another thread can take over the worker. A job is one
+// function of a fork-join; such a function is called an arm. A thief is a thread that takes a job
+// from another thread's lane. All lanes of a pool are in one list. The list only grows, and any
+// thread reads it without a lock. Lanes that no thread uses are also in a free list. A lane exists
+// until the pool is destroyed, because a thief may still read a lane that is in the free list. If
+// the workers do not steal, or if there is only one worker, threads have no lanes and run the arms
+// in turn.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
 // time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
@@ -29,11 +30,12 @@
 //   an outcome | sleeps   the outcome (done, failed or returned); the owner was about to sleep
 //   (no other value is possible)
 //
-// Each step is one read-modify-write. The thief's first step keeps the bit `sleeps`. If the owner
-// sets the bit before the thief's last step, that step returns the bit, and the thief wakes the
-// owner. If the owner sets the bit later, the owner sees the outcome and does not sleep. The write
-// of the outcome is the thief's last access to the job, because the owner may then destroy the
-// stack frame of the job.
+// Each change of the word is one read-modify-write. The thief first adds its lane, which keeps the
+// bit `sleeps`, and at last writes the outcome. If the owner sets the bit before the outcome is
+// written, the write of the outcome returns the bit, and the thief wakes the owner. If the owner
+// sets the bit later, the owner sees the outcome and does not sleep. The write of the outcome is
+// the thief's last access to the job, because the owner may then destroy the stack frame of the
+// job.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile. It runs only arms that
 // the thief has forked inside of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
@@ -49,18 +51,19 @@
 //
 // Wakes. An idle worker could run a published arm (one that thieves may take), but a wake takes the
 // caller longer than a whole small fork-join. So each place in the program that begins an outermost
-// fork-join stores the average work of these fork-joins (basic_fork_call_site). The work is the
-// time of the caller, without its wakes and waits, times n + 1. Here n is the number of arms that
-// the caller waited for. If the waits counted, a preempted thief would make a small fork-join look
-// large, and the next fork-join would wake too many workers.
+// fork-join stores the average work of these fork-joins (basic_fork_call_site). The work is
+// estimated as the time of the caller, without its wakes and waits, times n + 1. Here n is the
+// number of arms that thieves ran and the caller waited for. If the waits counted, a preempted
+// thief would make a small fork-join look large, and the next fork-join would wake too many
+// workers.
 //
 // A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
 // longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
-// If this number is zero, the fork-join wakes no worker while an idle worker sleeps with a time-out
-// (the timed sleeper, pool.hpp). A fork-join also wakes no worker if the callers without a worker
-// are at least as many as the sleeping workers (basic_pool::add_callers). If the fork-join is a
-// loop, the place stores the work of one iteration, so that the estimate fits short and long runs.
-// These numbers affect only the speed, because the owner runs each arm that no worker takes.
+// While an idle worker sleeps with a time-out (the timed sleeper, pool.hpp), the fork-join wakes no
+// worker in two cases: (1) this number is zero; (2) the callers that own no worker are at least as
+// many as the sleeping workers (basic_pool::add_callers). If the fork-join is a loop, the place
+// stores the work of one iteration, so that the estimate fits short and long runs. These numbers
+// affect only the speed, because the owner runs each arm that no worker takes.
 
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/fork_deque.hpp>
@@ -77,7 +80,7 @@ template <class Platform> class basic_fork_job {
     using word = std::uintptr_t;
 
 public:
-    // Runs the arm and stores its value or its exception. Returns true if it threw.
+    // Runs the arm and stores its value or its exception. Returns true if the arm threw.
     using function = bool (*)(basic_fork_job&) noexcept;
 
     explicit basic_fork_job(function call) noexcept : run_(call) {}
@@ -155,8 +158,8 @@ public:
         }
     }
 
-    // Pushes a job and publishes all jobs of the lane. The owner of the lane calls it before it
-    // does other work for a while, and then calls wake_for_public().
+    // Pushes a job and publishes all jobs of the lane. Called by an owner that is about to do other
+    // work for a while. The owner then calls wake_for_public().
     // Throws: std::bad_alloc, with nothing changed.
     void push_public(job& j) {
         deque_.push(j, []() noexcept { return most_public; });
@@ -185,10 +188,11 @@ public:
     }
 
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
-    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: the owner of
-    // such another job would wait for that job, and would take jobs from this lane. That owner must
-    // not take the older jobs that this lane may have. (In wait(), all older jobs of this lane were
-    // stolen before `mine`.)
+    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile, because this
+    // lane may have jobs that are older than `mine`. If this thread ran a job J of another owner,
+    // that owner would wait for J, and would take jobs from this lane (leapfrogging). It may take
+    // only jobs that were forked inside of J, but could get an older one. (In wait(), this lane has
+    // no older job: thieves have stolen all of them before `mine`.)
     typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         return wait_for(mine, from, false);
     }
@@ -210,7 +214,7 @@ public:
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
-    // The owner calls it when it begins a fork-join or a part of one. The fork-join may wake
+    // Called by the owner when it begins a fork-join or a part of one. The fork-join may wake
     // `wakes` workers, and began at the time `ns`, in nanoseconds of the steady clock.
     void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
         // Order: relaxed, both; hints.
@@ -218,7 +222,7 @@ public:
         begin_ns_.store(ns, std::memory_order_relaxed);
     }
 
-    // `outside` tells whether the owner of the lane owns no worker (basic_pool::add_callers).
+    // `outside` is true if the owner of the lane owns no worker (basic_pool::add_callers).
     void set_outside(bool outside) noexcept {
         if (is_outside_ != outside) {
             is_outside_ = outside;
@@ -298,7 +302,8 @@ private:
     BIDE_NOINLINE typename job::end wait_for(job& mine, basic_fork_lane& from,
                                              bool helps) noexcept {
         auto how = job::end::none;
-        // The whole wait counts as overhead once, with the jobs that the owner runs meanwhile.
+        // The whole wait counts as overhead, with the jobs that the owner runs meanwhile. Waits
+        // inside of these jobs do not count again.
         const std::int64_t before = overhead_.ns;
         const std::int64_t begin = Platform::now();
         for (;;) {
@@ -344,7 +349,7 @@ private:
     // Sleeps on the parker of the lane that the job was stolen from.
     void sleep(basic_fork_lane& from) noexcept {
         const bool was_outside = is_outside_;
-        set_outside(false); // it uses no processor while it sleeps
+        set_outside(false); // the thread uses no processor while it sleeps
         from.parker_.park();
         set_outside(was_outside);
     }

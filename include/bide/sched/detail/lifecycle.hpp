@@ -15,10 +15,10 @@
 // before it was spawned [lifecycle.counts].
 //
 // Closing. close() sets `closing_` and cancels the tasks that wait. A task that begins to wait
-// later finds its registry (its list of waiting tasks) closed. An external thread counts its task
-// as spawned before it reads `closing_`, and close() sets `closing_` before a worker adds up
-// [lifecycle.closing]. So either shutdown() waits for the task, or the task is refused. The same
-// holds for a fork-join that an external thread begins.
+// later finds its registry (its list of waiting tasks) closed, and is then cancelled, too. An
+// external thread counts its task as spawned before it reads `closing_`, and close() sets
+// `closing_` before a worker adds up [lifecycle.closing]. So either shutdown() waits for the task,
+// or the task is refused. The same holds for a fork-join that an external thread begins.
 //
 // External calls. An external thread may still be in post() when the runnable that it posted causes
 // the destruction of the scheduler. So such calls are counted, and the destructor waits until the
@@ -56,7 +56,7 @@ public:
         }
         external_call& operator=(external_call&&) = delete;
         ~external_call() {
-            // Order: release [lifecycle.external_call]; the destructor comes after this.
+            // Order: release [lifecycle.external_call]; the destructor comes after this call.
             external_calls_.fetch_sub(1, std::memory_order_release);
         }
 
@@ -149,8 +149,8 @@ public:
             w->completed.add(1);
             return;
         }
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; this count ends the task. It comes
-        // before the look for a sleeping worker.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; this count ends the task. The count
+        // comes before the look for a sleeping worker.
         ended_externally_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [lifecycle.closing]; read after the task was counted.
         if (closing_.load(std::memory_order_seq_cst)) {

@@ -3,8 +3,8 @@
 #define BIDE_SCHED_DETAIL_LOOP_HPP
 
 // The one worker of a run_loop (sched/run_loop.hpp): its queues, its timers, and the place where
-// its thread sleeps. The loop starts no thread. For basic_lifecycle, the loop is a pool with one
-// worker.
+// its thread sleeps. The loop starts no thread. For basic_lifecycle (lifecycle.hpp), the loop is a
+// pool with one worker.
 //
 // One thread at a time runs the loop. Jobs that this thread enqueues go into a plain list. Other
 // threads push to the injector, and then leave a token for the thread of the loop. That thread
@@ -74,7 +74,7 @@ public:
             return;
         }
         run_scope mine(*this, joins);
-        enqueue_forked(); // the job does not take them back while it waits
+        enqueue_forked(); // a job that waits takes no child back
         begin_outer_waits();
         const auto ends = [&](bool) { return is_over() || (joins && is_wanted()); };
         run_jobs(deadline::never(), ends, mine.outer_host());
@@ -132,7 +132,7 @@ private:
         explicit run_scope(basic_loop& of, bool begins) noexcept
             : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
               resumed_(Platform::template local<resume_state>()) {
-            wake_scope<Platform>::hand_over_pending(); // this thread would resume them late
+            wake_scope<Platform>::hand_over_pending(); // the thread would resume pending ones late
             outer_local_ = std::exchange(local_, {});
             outer_resumed_ = std::exchange(resumed_, {});
             outer_loop_ = std::exchange(running_here(), &of);
@@ -210,7 +210,7 @@ private:
     }
 
     // Returns true if a joining thread must leave the loop.
-    // Order: relaxed; the wake comes after the change.
+    // Order: relaxed; enter() changes the word before it wakes this thread.
     bool is_wanted() const noexcept { return runner_.load(std::memory_order_relaxed) == wanted; }
 
     // ---- The host of a task. See worker_host.
@@ -330,8 +330,8 @@ private:
     }
 
     // Jobs nest: the innermost job runs inside of the outer jobs. Called when the innermost job is
-    // about to run other jobs. Begins the wait of each outer job that has not begun to wait,
-    // because one of the other jobs may resume that outer job.
+    // about to run other jobs, which may resume an outer job. So this function begins the wait of
+    // each outer job that has not begun to wait.
     void begin_outer_waits() noexcept {
         for (inner_job* job = inner_; job != nullptr; job = job->outer) {
             if (!std::exchange(job->has_begun_wait, true)) {
@@ -372,7 +372,7 @@ private:
         if (outer != nullptr && !outer->blocks()) {
             at = (std::min)(at, Platform::now() + outer->retry_ns);
         }
-        auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
+        auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed local.host
         park_worker(sleeper_, &workers_[0], worker::index, deadline::at_ns(at), driver_, trace_,
                     &bide::current_worker<Platform>);
         local.host = kept;

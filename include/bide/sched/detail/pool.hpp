@@ -9,7 +9,7 @@
 // A worker looks for its next job in this order:
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and jobs from a
-//                     ring that has many more than this worker's ring (global_queue_interval)
+//                     ring that is much longer than its own (global_queue_interval)
 //   high, low, pinned jobs, by the shares of their classes (class_shares); only after the first
 //                     such job was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
@@ -20,7 +20,7 @@
 //                     the workers search at a time
 //   fork-joins        the oldest arm: a function of a fork-join (basic_arm_source in worker.hpp)
 //
-// If it finds nothing, it sleeps. If the worker's last job was an arm of a fork-join, the worker
+// If the worker finds nothing, it sleeps. If its last job was an arm of a fork-join, the worker
 // first continues to search, for as long as a wake would take. The sleep protocol (idle.hpp) has
 // three steps: announce the sleep, check every queue once more, sleep. Each push makes its job
 // visible and then asks idle.hpp which worker to wake [idle.announce].
@@ -58,7 +58,8 @@
 // where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
 // because the sleeper is woken for new jobs. If no worker sleeps, another thread takes over the
 // worker. Two threads check whether a worker sleeps: the thread that blocks, and a sleeper that is
-// about to run a job. Each of them first changes the idle word and then reads it [idle.blocked].
+// about to run a job. Each of them first changes the word of idle.hpp and then reads that word
+// [idle.blocked].
 
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
@@ -92,16 +93,16 @@ public:
     // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
     // the idle thread run `w`. Returns false if there is no idle thread.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Returns true if hand_to_idle_thread() would succeed. A substitute, which runs a worker in
-    // place of the worker's own thread (scheduler_core.hpp), calls it after it has announced that
-    // its worker sleeps.
+    // Returns true if hand_to_idle_thread() would succeed. Called by a substitute after the
+    // announcement that its worker sleeps. (A substitute is a thread that runs a worker in place of
+    // the worker's own thread; scheduler_core.hpp.)
     virtual bool has_idle_thread() noexcept { return false; }
     // Unparks the thread that was started for the worker with the given number. That thread owns no
     // worker now, and a pinned job was pushed for it.
     virtual void wake_thread(unsigned) noexcept {}
     // Called when a worker has found nothing to run and has announced its sleep. Each announcement
     // is a read-modify-write of the same word. So the worker that announces last sees what all
-    // others did before their announcements, and can add up their counters.
+    // other workers did before their announcements, and can add up the counters of all workers.
     virtual void found_nothing() noexcept = 0;
     // Returns true if `where` is the executor of the high tasks, the low tasks, or the tasks pinned
     // to the calling thread.
@@ -167,8 +168,8 @@ public:
                 return;
             }
             // Order: relaxed; if a thread that adds an earlier timer misses this store, that thread
-            // finds in the idle word a sleeper to wake [idle.announce]. Failure: the loop reads
-            // again.
+            // finds a sleeper to wake in the word of idle.hpp [idle.announce]. Failure: the loop
+            // reads again.
             if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
                 mine = first;
@@ -182,9 +183,9 @@ public:
             return false;
         }
         std::int64_t seen = std::exchange(mine, never);
-        // Order: seq_cst [timer_queue.next]. A thread makes its timer visible before it reads this
-        // time. If the thread has read the old time, a worker that reads the timers after this step
-        // sees the timer. Failure: another leader wakes earlier.
+        // Order: seq_cst [timer_queue.next]. A thread makes its timer visible before it reads
+        // `until_`. If the thread has read the old `until_`, a worker that reads the timers after
+        // this CAS sees the timer. Failure: another worker has become the leader and wakes earlier.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
         return true;
@@ -309,7 +310,7 @@ public:
         if (at == home.pinned.none) {
             owner_.wake_thread(home.index);
         } else if (idle_.wake_worker(at)) {
-            // Order: relaxed; the token publishes it.
+            // Order: relaxed; the token of unpark() publishes it.
             workers_[at].woken_for_pinned.store(true, std::memory_order_relaxed);
             unpark(workers_[at]);
         }
@@ -584,8 +585,9 @@ private:
         if (paused == nullptr) { // the parent waits or lets other tasks run
             enqueue_children(w);
         } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
-            // Each time the chain runs or pauses, it takes its children back. If it never waits, no
-            // worker would run them. So its oldest child is queued after a number of pauses.
+            // A chain that runs or pauses takes its children back. If the chain never waits, no
+            // other worker would ever run them. So the oldest child is queued after a number of
+            // pauses.
             paused->pauses = 0;
             if (runnable* const oldest = w.children.steal()) {
                 push_ring(w, *oldest);
@@ -636,7 +638,8 @@ private:
                 if (r != nullptr) {
                     // While this worker was the timed sleeper, a push of an arm woke no worker,
                     // because this worker would take the arm. Now this worker has a job, so another
-                    // sleeper is woken for the arms, even if it does not become the timed sleeper.
+                    // sleeper is woken for the arms, even if that sleeper does not become the timed
+                    // sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
                     unpark(idle_.end_search(more));
@@ -687,14 +690,14 @@ private:
     runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept {
         fire_timers(w, Platform::now());
         if (runnable* const own = take_local(w)) { // from timers and files
-            more = more || !has_nothing(w);        // it was woken for another job
+            more = more || !has_nothing(w);        // the worker was woken for another job
             return own;
         }
         const bool woken = std::exchange(more, false);
         runnable* r = take_injected(w);
         if (r == nullptr) {
             r = take_pinned(w);
-            more = r != nullptr && woken; // it was woken for another job
+            more = r != nullptr && woken; // the worker was woken for another job
         }
         if (r == nullptr && steals_) {
             r = steal(w, more);
@@ -783,9 +786,9 @@ private:
 
     // Returns a high, low or pinned job, or a job of take_due(). Returns nullptr if a normal job
     // comes next. class_shares selects the class of the job. If the class is low and has no job,
-    // takes a high job instead. If no job was found, takes a pinned job, every second time. If
-    // there is still none, and `injector_is_due` is set, calls take_due(). Not inlined, because
-    // most schedulers never call it.
+    // takes a high job instead. Of the calls that take neither, every second takes a pinned job, if
+    // there is one. If there is still no job, and `injector_is_due` is set, calls take_due(). Not
+    // inlined, because most schedulers never call it.
     BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
         const task_priority which = w.shares.next();
         runnable* r = which == task_priority::low ? low_.pop() : nullptr;
@@ -926,7 +929,7 @@ private:
     // Returns true if neither the queues of `w` nor the injector have a job.
     bool has_nothing(const worker& w) const noexcept {
         // Order: relaxed; only the owner puts a job into the slot. If another worker has taken the
-        // job, the owner may still see it, and then looks once more in vain.
+        // job, the owner may still see the job here, and then looks once more in vain.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
                injector_.empty() && !(uses_classes() && has_class_work(w));
     }
@@ -939,13 +942,13 @@ private:
     // ---- High, low and pinned jobs
 
     bool uses_classes() const noexcept {
-        // Order: relaxed; a worker that misses the flag here looks at the queues before it sleeps.
-        // If it sees a job there, it also sees the flag.
+        // Order: relaxed; a worker that misses the flag here looks at the queues of the classes
+        // before it sleeps. If it sees a job in one of them, it also sees the flag.
         return uses_classes_.load(std::memory_order_relaxed);
     }
     void use_classes() noexcept {
         if (!uses_classes()) {
-            // Order: relaxed; the job publishes it.
+            // Order: relaxed; the push of the job publishes the flag.
             uses_classes_.store(true, std::memory_order_relaxed);
         }
     }
@@ -1011,8 +1014,8 @@ private:
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, how_.max_timed_sleep_ns);
     }
 
-    // Sleeps. Returns true if another thread woke the worker. Returns false if the time of its
-    // roles has passed or the driver has returned.
+    // Sleeps. Returns true if another thread woke the worker. Returns false if the worker woke for
+    // a role: the time of the role has come, or the driver has returned.
     bool sleep(worker& w, bool is_timed) noexcept {
         std::int64_t until = never;
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
@@ -1091,8 +1094,8 @@ private:
             return !found_no_thread;
         });
         if (found_no_thread) {
-            // The request comes after the transfer, because a thread that received it earlier would
-            // find no blocked worker.
+            // The request comes after the transfer: during the transfer, a thread that received the
+            // request would find no blocked worker.
             found_no_thread = !owner_.request_replacement();
         }
         return replaced;

@@ -26,8 +26,8 @@ public:
     }
 
     // The wait operation (core/wait_ops.hpp). Its enqueue() posts the call. The wait lasts until
-    // the call has ended. Its result is always a success: the derived class has the outcome of the
-    // call.
+    // the call has ended. The result of the wait is always a success: the derived class has the
+    // outcome of the call.
     struct waiting {
         posted_call& of;
         static constexpr bool stands_alone = true;
@@ -36,8 +36,9 @@ public:
         wait_status try_now() const noexcept {
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
-        // The call is posted here and not earlier. If the task was cancelled before this wait,
-        // on_cancel() has already requested the stop, and the posted runnable makes no call.
+        // Posts the call here and not earlier. If the task was cancelled before this wait,
+        // on_cancel() requests the stop before the post. So the runnable sees the stop request and
+        // makes no call.
         wait_status enqueue(node& w) const noexcept {
             of.begin();
             return of.ended_.enqueue(w);

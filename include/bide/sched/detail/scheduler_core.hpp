@@ -28,17 +28,18 @@
 // An idle thread also runs the jobs that are pinned to it. Meanwhile it is not in the list of idle
 // threads, so after each of these jobs it looks for a blocked worker.
 //
-// A timer calls tend() and reap() of the threads for blocking tasks (basic_tended_pool). The timer
-// is started in two cases:
+// A timer calls tend() and reap() of blocking_pool.hpp for the threads that run blocking tasks
+// (basic_tended_pool). The timer is started in two cases:
 //
-//   - The system has refused to start a thread, and the start must be tried again. If all threads
-//     of the pool are blocked, none of them can try it.
-//   - A thread has left, and must be joined when it has ended.
+//   - The system has refused to start a thread. tend() tries the start again, because all threads
+//     of the pool may be blocked, and then none of them can try.
+//   - A thread has left. reap() joins it when it has ended.
 //
-// A thread that finds `armed_` set relies on the next firing of the timer, which sees what the
-// thread has changed in the pool. Proof: both use the pool under its lock. The thread does so
-// before it reads `armed_`; the firing does so after it has reset `armed_`. If the firing acquired
-// the lock first, the thread would find `armed_` reset. So the thread acquired the lock first.
+// `armed_` is set from the start of the timer until it fires. A thread that finds `armed_` set
+// relies on the next firing of the timer, which sees what the thread has changed in the pool.
+// Proof: both use the pool under its lock. The thread does so before it reads `armed_`; the firing
+// does so after it has reset `armed_`. If the firing acquired the lock first, the thread would find
+// `armed_` reset. So the thread acquired the lock first.
 
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
@@ -117,8 +118,8 @@ BIDE_COLD inline unsigned cpu_count() noexcept {
 // ---- The scheduler of a thread
 
 // The scheduler to which a thread belongs. In a fork-join, it is the scheduler of the fork-join;
-// otherwise, the scheduler that started the thread. It is also set during callbacks, and on those
-// threads of a scheduler that own no worker.
+// otherwise, the scheduler that started the thread. `instance` is also set during callbacks, and on
+// those threads of a scheduler that own no worker.
 template <class Platform> struct BIDE_SHARED basic_current_scheduler {
     scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
     bool leaving = false;                           // the thread is in on_worker_stop
@@ -241,7 +242,7 @@ public:
         {
             const guard section(lock_);
             over_ = true;
-            while (take_idle() != nullptr) { // so that they get no worker
+            while (take_idle() != nullptr) { // so that no idle thread gets a worker
             }
         }
         for (own_thread& p : threads_) {
@@ -314,7 +315,8 @@ private:
     using lock = lock_bits<Platform, std::uint32_t>;
     using guard = typename lock::guard;
 
-    // A worker and its own thread. A thread that runs it becomes a substitute for that worker.
+    // A worker and its own thread. The object is also a runnable: a thread for blocking tasks that
+    // runs it becomes a substitute for that worker.
     struct own_thread : runnable, basic_task_links<Platform, own_thread> {
         BIDE_COLD own_thread(basic_worker_threads& of, worker& which) noexcept
             : all(of), mine(which) {
@@ -396,7 +398,7 @@ private:
         // Under the lock:
         var<bool> is_idle{false}; // it is in the list of idle threads
         var<worker*> next_worker{nullptr};
-        var<unsigned> substitutes{0}; // threads that run or leave `mine` in its place
+        var<unsigned> substitutes{0}; // threads that run `mine` in place of `thread`
     };
 
     // Removes a thread from the list of idle threads. Requires: the caller holds the lock.

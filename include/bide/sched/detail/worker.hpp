@@ -18,8 +18,8 @@
 // failed. If it finds another address, it has lost the worker.
 //
 // Sleep (basic_sleeper). The owner sleeps on a futex, like a parker (core/parker.hpp), or in the
-// scheduler's driver, where it also waits for files. unpark() leaves a token; park() takes it. One
-// word:
+// scheduler's driver, where it also waits for files. unpark() leaves a token; park() takes it. The
+// state is one word:
 //
 //   empty      no token; the worker is awake or is about to sleep
 //   parked     no token; the worker sleeps on this word or is about to
@@ -31,13 +31,14 @@
 // the sleeper waits in it, the driver keeps the wake.
 //
 // Pinned jobs (basic_thread_queue). Only one thread may run a pinned job. That thread may own any
-// worker, or none. So the push of the job wakes the worker that the thread owns
-// [thread_queue.owner]:
+// worker, or none. `owned_` in its queue has the number of that worker, and the push of a pinned
+// job wakes that worker [thread_queue.owner]:
 //
 //   pusher: job visible   read `owned_`, read the idle word
 //   thread: write `owned_`   announce that worker as asleep   look at its queue
 //
-// All of these steps are seq_cst. So one of two cases holds:
+// All of these steps are seq_cst. (The idle word is the word of idle.hpp.) So one of two cases
+// holds:
 //
 // - The pusher reads an old value of `owned_`. Then the job was visible before the thread wrote
 //   `owned_`, and the thread finds the job when it looks at its queue. So no wake is needed: the
@@ -207,7 +208,7 @@ public:
         // Order: relaxed; this step publishes nothing. After a failure, take() acquires.
         while (state_.compare_exchange_strong(seen, how, std::memory_order_relaxed,
                                               std::memory_order_relaxed)) {
-            bool in_time = false; // the driver does not report it
+            bool in_time = false; // the driver does not tell
             if (io == nullptr) {
                 in_time = futex_wait<Platform>(state_, parked, until);
             } else {
@@ -367,9 +368,9 @@ public:
 
     // When a chain of coroutines (compose.hpp) has paused many times, its oldest child is queued.
     // Returns after how many pauses that happens, at most 4,096. If the chain is the only job, this
-    // is the number of pauses that take 1 ms. If other jobs are queued, the number is larger,
-    // because these jobs may be children, too: if all children were queued soon, a tree of when_all
-    // would run breadth first.
+    // is the number of pauses that take 1 ms. If other jobs are queued, the number is larger. These
+    // jobs may be children, too, and if all children were queued soon, a tree of when_all would run
+    // breadth first.
     unsigned child_pauses(unsigned queued) const noexcept {
         return interval_ * ((std::min)(queued, 31U) + 1);
     }
@@ -497,12 +498,13 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool must_check_leader = false;  // perhaps no sleeper wakes for the next timer
     bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
-    bool injector_is_due = false;    // its next normal job comes from take_due(), if possible
+    bool injector_is_due = false;    // its next normal job: take_due() (pool.hpp), if possible
     class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
 
-    // Set by a thread that wakes the worker for a job of `mine`, before it leaves the token.
+    // Set by a thread that wakes the worker for a job of `mine`, before that thread leaves the
+    // token.
     typename Platform::template atomic<bool> woken_for_pinned{false};
 
     // Only the timed sleeper uses this: the value of `polled` before its sleep.

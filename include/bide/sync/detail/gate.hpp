@@ -21,9 +21,10 @@
 // that makes the count zero is the arrival's last access to the gate. So a waiter that was let
 // through may destroy the gate, if no other thread is about to enter the queue.
 //
-// An arrival at an open gate changes no bit. But it is a read-modify-write of the word
-// [gate.arrive], so a later shut() sees what came before it. Suppose that a thread stores data and
-// then arrives. Another thread shuts the gate, then looks for the data, and waits if it finds none:
+// An arrival at an open gate changes no bit. But the arrival is a read-modify-write of the word
+// [gate.arrive], so a later shut() sees what came before the arrival. Suppose that a thread stores
+// data and then arrives. Another thread shuts the gate, then looks for the data, and waits if it
+// finds none:
 //
 //   arrive, then shut    the thread finds what was done before the arrival
 //   shut, then arrive    the arrival finds the gate shut and opens it

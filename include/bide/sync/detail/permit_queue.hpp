@@ -103,8 +103,8 @@ public:
                 return false;
             }
             // Order: release [permit.release]; the caller that takes the permits sees what was done
-            // before. Another thread may hold the lock. It changes the word by a CAS, which fails
-            // if this step came first.
+            // before. Another thread may hold the lock. That thread changes the word by a CAS,
+            // which fails if this step came first.
             if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 return true;
@@ -275,9 +275,9 @@ private:
                 return wait_status::waiting;
             }
             // Order: acquire [permit.release], for the permits that are taken, and
-            // [lock_bits.release], for the queue under the lock. No release order is needed for the
-            // lock: only recalled() accesses data under it, and has a release of its own. Failure:
-            // look again.
+            // [lock_bits.release], for the queue under the lock. No release order is needed where
+            // the CAS releases the lock: before the CAS, only recalled() may have accessed data
+            // under the lock, and it has a release of its own. Failure: look again.
             if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
                 if (enough) {

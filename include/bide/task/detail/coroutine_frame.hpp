@@ -7,7 +7,8 @@
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/resume.hpp>
 
-// Sanitizers do not find a use after free in recycled memory. So their builds do not recycle.
+// Sanitizers do not find a use after free in recycled memory. So builds with a sanitizer do not
+// recycle.
 #if !defined(BIDE_RECYCLE_FRAMES)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_RECYCLE_FRAMES 0
@@ -38,12 +39,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // Recycles the memory of objects that a scheduler allocates and frees often: coroutine frames and
 // task cells.
 //
-// The size classes are 8 bytes apart, because many allocators place objects of 16 n + 8 bytes
-// without a gap, and half of the frames have such a size. For each class, a thread has a stack of
-// free blocks and a reserve stack. The reserve stack is full or empty. A full stack is called a
-// batch. Threads exchange whole batches through the depot, one store of batches in a process. So if
-// one thread frees the blocks that another thread allocates, one exchange serves many blocks.
-// (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
+// The size classes are 8 bytes apart. Half of the frames have 16 n + 8 bytes, and many allocators
+// place such objects without a gap, so a coarser class would waste 8 bytes. For each class, a
+// thread has a stack of free blocks and a reserve stack. The reserve stack is full or empty. A full
+// stack is called a batch. Threads exchange whole batches through the depot, one store of batches
+// in a process. So if one thread frees the blocks that another thread allocates, one exchange
+// serves many blocks. (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
 // in the depot. Blocks that do not fit into the depot go back to operator delete. A thread that
@@ -339,16 +340,17 @@ struct recycled {
 // An awaiter lies in the frame of the awaiting coroutine. The awaiter contains an awaited_frame,
 // which owns the awaited frame. The promise of the awaiting coroutine points to the awaited_frame,
 // or to the first one of a list. So the frames form a tree. destroy_awaited() destroys each frame
-// before the frame that contains its awaiter. It also empties the handle in the awaiter, so that
-// the awaiter destroys nothing later.
+// before the frame that contains its awaiter. destroy_awaited() also empties the handle in that
+// awaiter, so that the awaiter destroys nothing later.
 //
 // A coroutine whose promise has no awaited_frames() is a leaf of this tree. An awaiter in the frame
 // of such a coroutine is the root of another tree.
 
-// A node of the tree, for an awaited coroutine. `to` is the handle of the coroutine. The handle is
-// empty after the frame was destroyed. `next` is the node of the next coroutine that the same
-// coroutine awaits. During the destruction, `next` is the next node in destruction order. If no
-// other node has the same awaiter, the transfer to the coroutine uses this node, too.
+// A node of the tree, for an awaited coroutine. The base class has two members. `to` is the handle
+// of the coroutine, and is empty after the frame was destroyed. `next` links the nodes of all
+// coroutines that one coroutine awaits. During the destruction, `next` links the nodes in
+// destruction order. If the awaiting coroutine awaits only this one, the transfer of control to
+// `to` uses this node, too.
 struct awaited_frame : transfer_node {
     awaited_frame* const* awaits = nullptr; // the frames that `to` awaits: the list in its promise
 

@@ -161,8 +161,8 @@ private:
 using task_header = basic_task_header<native_platform>;
 
 // Handles the exception of a task whose join handle was dropped. A handle may be dropped after the
-// scheduler is destroyed, so the objects share the ownership of the function. Every task contains
-// such an object, so it is only one pointer.
+// scheduler is destroyed, so the objects share the ownership of the function. Every task with a
+// join handle contains such an object, so the object is only one pointer.
 class unhandled {
 public:
     using function = std::function<void(std::exception_ptr)>;

@@ -52,10 +52,10 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //   (all other rows are illegal)
 //
 // The decider of a wait is the thread that grants it, times it out or stops it. Each suspension has
-// exactly one wake, by the decider of its wait. So no task is queued twice. The bit `active` is
-// cleared before the node is queued. So a wake may come while the task is still entering its wait.
-// The task is then posted as usual, and another worker may run it before the old worker has
-// finished the suspension.
+// exactly one wake, by the decider of its wait. So no task is queued twice. The task clears the bit
+// `active` before the primitive queues the node of the wait. So a wake may come while the task is
+// still entering its wait. The task is then posted as usual, and another worker may run it before
+// the old worker has finished the suspension.
 //
 // A canceller accesses the node of a wait while another thread may end that wait. The node must not
 // be destroyed meanwhile [task.claim]. If the canceller finds the task waiting, it sets `cancelled`
@@ -313,8 +313,8 @@ template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* last = nullptr;
 
     // Returns the cancel_round of the calling thread, or nullptr. While a cancellation calls user
-    // code, the result is nullptr, because that code may cancel another group and wait for that
-    // group.
+    // code, the result is nullptr: if that code cancels another group and waits for it, the group
+    // must be cancelled at once, and not later in this round.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
 private:
@@ -332,7 +332,7 @@ public:
     // The runnable that starts the task or resumes it.
     runnable& to_run() noexcept { return run_; }
 
-    // --- The context of its coroutines
+    // --- The context of the task's coroutines (core/detail/task_context.hpp)
 
     bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
         leaf_ = leaf;
@@ -475,7 +475,7 @@ protected:
             local& here = local::get();
             // Gives the task a budget of operations, also on a thread that is no worker. If the
             // task was cancelled before its start, the budget is already spent. So the first
-            // operation of the task is stopped.
+            // operation cannot complete at once: it begins a wait, which is stopped.
             const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;

@@ -136,7 +136,7 @@ public:
                   *there = error;
               }
           }) {
-        static_cast<void>(bide::detail::error_of<stopped_error>(errc::stopped)); // as a run_loop
+        static_cast<void>(bide::detail::error_of<stopped_error>(errc::stopped)); // see run_loop.hpp
         journal_.line("seed ", how_.seed);
         outer_ = simulated_machine::exchange(this);
     }
@@ -216,7 +216,7 @@ public:
     bide::detail::seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
-    // Makes the task that was spawned last the main task. fault_options::cancel does not cancel the
+    // The task that was spawned last becomes the main task. fault_options::cancel does not cancel the
     // main task, unless fault_options::may_cancel allows that.
     void set_main() noexcept { main_ = tasks_.last(); }
 
@@ -312,7 +312,7 @@ private:
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
     static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
-    static constexpr std::uint64_t most_last_steps = 1'000'000; // at least so many
+    static constexpr std::uint64_t most_last_steps = 1'000'000; // the least limit of run_or_die()
 
     struct queued {
         runnable* job;

@@ -17,7 +17,7 @@
 //
 // A task that yields again and again gets a priority below all others. Otherwise a loop that waits
 // for another task by yielding would run for ever. Each run draws the number of yields after which
-// that happens: 16, 32, 64 and so on up to 1,024.
+// a task gets that priority: 16, 32, 64 and so on up to 1,024.
 //
 // Some runnables belong to no task: the timer, a child of when_all(), and a coroutine that runs
 // outside of all tasks. They get a new random priority at each step.
@@ -47,10 +47,11 @@ public:
 
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
 
-    // Called when a task yields after it has run `runs` times in a row. If the task probably waits
-    // for another task, both functions return true. The task must then get a priority below all
-    // others. is_polling() is for a task that calls yield(). is_endless() is for a task whose
-    // budget is spent. Such a task may just have much work, so is_endless() has the higher limit.
+    // Called when a task yields after it has run `runs` times in a row. Each of the two functions
+    // returns true if the task probably waits for another task. The task must then get a priority
+    // below all others. is_polling() is for a task that calls yield(). is_endless() is for a task
+    // whose budget is spent. Such a task may just have much work, so is_endless() has the higher
+    // limit.
     bool is_polling(std::uint64_t runs) const noexcept { return runs >= most_yields_; }
     bool is_endless(std::uint64_t runs) const noexcept { return runs >= 8 * most_yields_; }
 
