@@ -329,6 +329,11 @@ TEST_CASE_METHOD(on_loop, "io_socket: its descriptor can also be waited for with
     auto ready = [&]() -> task<bool> {
         co_return (co_await io.async_wait_readable(pair.mine.fd()).as_result()).has_value();
     };
+    auto read = [&]() -> task<io_count> {
+        std::array<std::byte, 8> into{};
+        co_return co_await pair.mine.async_read_some(into).with_timeout(0ms);
+    };
+    REQUIRE(loop.run_until(read()).error() == errc::timeout); // it would block, and has not waited
     for (int i = 0; i < 3; ++i) {
         auto first = loop.spawn(ready());
         loop.poll();

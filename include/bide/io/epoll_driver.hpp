@@ -7,9 +7,8 @@
 // Each file that was waited for has an entry. The descriptor is the key of the entry. An entry has
 // a lock, a queue for each direction, and the state of the request to the kernel:
 //
-//   armed        the events that the kernel will report when they occur. A waiter for another event
-//                makes a request first
-//   is_edge      true if the last request was edge-triggered; false if it was for one event
+//   armed        the events that the kernel will report when they occur, and EPOLLET if the last
+//                request was edge-triggered
 //   generation   the number of requests so far, in 31 bits; each event carries the number of its
 //                request
 //   registered   true if the last request has put the file into the epoll set
@@ -17,23 +16,23 @@
 //                when it begins. If the number differs later, the descriptor may belong to another
 //                file, and the wait ends with errc::closed
 //
-// The driver makes a request when a waiter is queued for an event that is not armed. If an event
-// leaves waiters in the queues, the driver makes another request. A request makes the kernel check
-// the file again, so no readiness is missed between an event and the next request. An event that
-// answers an older request is dropped.
+// The driver makes a request when a waiter is queued for an event that is not armed. If waiters for
+// an event are left in the queues after that event, the driver makes another request. A request
+// makes the kernel check the file again, so no readiness is missed between an event and the next
+// request. An event that answers an older request is dropped.
 //
-// A request is for one event if another library may close the file. While no waiter is queued, the
-// driver assumes nothing about such a descriptor, because another file may have got it. A cancelled
-// wait leaves at most one event for which there is no waiter.
+// The request for a wait by async_wait_readable() or async_wait_writable() is for one event. While
+// no waiter is queued, the driver assumes nothing about the descriptor, because another file may
+// have got it after a close. A cancelled wait leaves at most one event for which there is no waiter.
 //
-// An io_socket owns its file, and calls forget() before it closes the file. So the request of an
-// io_socket is edge-triggered, and is made once:
+// An io_socket owns its file, and calls forget() before it closes the file. So its request is
+// edge-triggered, is for both directions, and stays in place:
 //
-//   An attempt, such as a recv(), holds the lock of the entry. If it would block, the attempt arms
-//   its event. While the event is armed, each further attempt would block too, and makes no system
-//   call. The file becomes ready after the attempt, so the kernel reports it after the attempt, and
-//   serve() waits for the lock. serve() disarms the event, whether there is a waiter or not. A
-//   waiter is queued under the lock, and makes a request if its event is not armed any more.
+//   An operation makes its system call, such as a recv(), under the lock of the entry. If the call
+//   would block, the operation arms its event. If the file becomes ready later, the kernel reports
+//   an event after the call. Then serve() takes the lock and disarms the event, whether there is a
+//   waiter or not. A waiter is queued under the lock too. If serve() was first, the event is not
+//   armed any more, and the waiter makes a request.
 //
 // An eventfd(2) ends the wait of the one thread that fetches events. One word tells wake() whether
 // to write to the eventfd:
@@ -283,7 +282,6 @@ public:
         {
             const guard section(e->locked);
             e->end_waits(gone);
-            e->is_edge = false;
             set_.remove(fd, e->registered);
         }
         gone.publish(wait_status::closed);
@@ -335,10 +333,6 @@ private:
     static constexpr std::uint32_t events_of[] = {EPOLLIN, EPOLLOUT};
     static constexpr short polled_of[] = {POLLIN, POLLOUT};
     static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
-    // After these events, more may follow what a short transfer has left: an error, the end of the
-    // stream, or bytes behind an urgent one.
-    static constexpr std::uint32_t unusual = always | EPOLLRDHUP | EPOLLPRI;
-    static constexpr std::uint32_t edges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
     static constexpr std::uint32_t last_generation = 0x7fff'ffff;
 
     // Makes the key by which an event names its request. The highest bit is 0.
@@ -346,23 +340,19 @@ private:
         return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
     }
 
-    // Whether a transfer of fewer bytes than asked for shows that the next one would block.
-    enum class short_transfer : unsigned char { unknown, would_block, may_go_on };
-
     struct entry {
         atomic<word> locked{0};
         // Under the lock:
         std::uint32_t generation = 0;
         std::uint32_t armed = 0;
-        bool registered = false; // only `Set` changes it
-        bool is_edge = false;
-        short_transfer after_short = short_transfer::unknown; // if is_edge
-        atomic<word> forgotten{0};                            // written under the lock
-        unsigned char first_direction = 0;                    // which direction is served first
+        bool registered = false;           // only `Set` changes it
+        atomic<word> forgotten{0};         // written under the lock
+        unsigned char first_direction = 0; // which direction is served first
         basic_waiter_queue<Platform> queues[2];
 
+        // Returns the events that the waiters need, and EPOLLET if the last request had it.
         std::uint32_t wanted() const noexcept {
-            return (queues[readable].empty() ? 0 : events_of[readable]) |
+            return (armed & EPOLLET) | (queues[readable].empty() ? 0 : events_of[readable]) |
                    (queues[writable].empty() ? 0 : events_of[writable]);
         }
         // Removes all waiters. Also ends the waits that have begun and are not queued yet.
@@ -401,30 +391,17 @@ private:
             return wait_status::granted;
         }
 
-        wait_status enqueue(node& w, io_payload& mine) const noexcept {
-            return enqueue(w, mine, false, []() noexcept { return wait_status::waiting; });
-        }
-        // `owns`: the file stays the same until forget(). If the wait must not begin, calls
-        // `try_last`: the file may be ready, and its event not fetched yet.
-        template <class Call>
-        wait_status enqueue(node& w, io_payload& mine, bool owns, Call try_last) const noexcept {
+        // `edge` is EPOLLET if the file stays the same until forget(), else 0.
+        wait_status enqueue(node& w, io_payload& mine, std::uint32_t edge = 0) const noexcept {
             entry& e = *its;
             const guard section(e.locked);
             wait_status what = w.forbidden();
             const bool attached = of.is_attached();
             const bool gone = is_forgotten();
-            const auto mask = events_of[which()];
-            const bool edge = owns || e.is_edge;
-            const bool is_armed = (e.armed & mask) != 0 && e.is_edge == edge;
-            if (!gone && (what != wait_status::waiting || !attached)) {
-                if (const wait_status now = try_last(); now != wait_status::waiting) {
-                    w.settle(now);
-                    return now;
-                }
-            }
-            if (what == wait_status::waiting && (gone || !attached || !is_armed)) {
+            const std::uint32_t mask = events_of[which()] | edge;
+            if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) != mask)) {
                 const int error = gone       ? EBADF
-                                  : attached ? of.arm(fd, e, e.wanted() | mask, edge)
+                                  : attached ? of.arm(fd, e, e.wanted() | mask)
                                              : io_payload::no_driver;
                 if (error != 0) {
                     if (!w.claim()) { // another wait of its select has won
@@ -447,22 +424,15 @@ private:
             entry& e = *its;
             const guard section(e.locked);
             const bool waits_still = e.queues[which()].withdraw(w, why);
-            if (e.wanted() == 0 && !e.is_edge) {
+            if (e.wanted() == 0) {
                 e.armed = 0;
             }
             return waits_still;
         }
 
-        // The attempt of an io_socket. Makes no call if the file was forgotten or would block.
-        template <class Call> wait_status attempt(Call call) const noexcept {
-            const guard section(its->locked);
-            return is_forgotten()                                           ? wait_status::closed
-                   : its->is_edge && (its->armed & events_of[which()]) != 0 ? wait_status::waiting
-                                                                            : call();
-        }
-        // Called under the lock, after a call that shows that the next one would block.
+        // Called with the lock, after a call that would block. Returns `waiting`.
         wait_status would_block() const noexcept {
-            if (its->is_edge) {
+            if ((its->armed & EPOLLET) != 0) {
                 its->armed |= events_of[which()];
             }
             return wait_status::waiting;
@@ -489,19 +459,14 @@ private:
         return e;
     }
 
-    // Called with the lock of the entry. Requests `wanted`: one event, or each edge. Returns the
-    // error, or 0.
-    int arm(int fd, entry& e, std::uint32_t wanted, bool edge) noexcept {
+    // Called with the lock of the entry. Requests `wanted`. Returns the error, or 0.
+    int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
-        const std::uint32_t events = edge ? edges : wanted | EPOLLONESHOT;
-        const int error = set_.request(fd, e.registered, events, key(fd, next));
+        const std::uint32_t how = (wanted & EPOLLET) != 0 ? EPOLLIN | EPOLLOUT : EPOLLONESHOT;
+        const int error = set_.request(fd, e.registered, wanted | how, key(fd, next));
         if (error != 0) {
             return error;
         }
-        if (!e.is_edge) {
-            e.after_short = short_transfer::unknown;
-        }
-        e.is_edge = edge;
         e.armed = wanted;
         e.generation = next;
         return 0;
@@ -533,11 +498,8 @@ private:
         unsigned taken = 0;
         const guard section(e.locked);
         if (found.key >> 32 == e.generation) {
-            if (!e.is_edge) {
+            if ((e.armed & EPOLLET) == 0) {
                 e.armed = 0;
-            }
-            if ((found.events & unusual) != 0) {
-                e.after_short = short_transfer::may_go_on;
             }
             e.first_direction ^= 1; // so that neither direction starves the other
             for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
@@ -548,7 +510,7 @@ private:
             }
             const std::uint32_t wanted = e.wanted();
             if ((wanted & ~e.armed) != 0 &&
-                arm(static_cast<int>(fd), e, wanted, e.is_edge) != 0) { // the file was closed
+                arm(static_cast<int>(fd), e, wanted) != 0) { // the file was closed
                 for (auto& queue : e.queues) {
                     queue.pop_all(gone);
                 }

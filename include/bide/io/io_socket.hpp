@@ -14,12 +14,7 @@
 // file. When the file is ready, the operation tries the call again, on the thread where the
 // coroutine is about to resume. If the call would still block, the operation waits again
 // (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one time-out, and allocates
-// nothing.
-//
-// A socket makes one edge-triggered request to the driver (io/epoll_driver.hpp). If a call would
-// block, the following operations make none before the next event. A TCP socket that has
-// transferred less than it was asked for would block, too, unless an event has reported an error,
-// the end of the stream, or urgent data. Other sockets also end a transfer at the end of a message.
+// nothing. A socket makes one edge-triggered request to the driver (io/epoll_driver.hpp).
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
@@ -37,7 +32,6 @@
 #include <span>
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -276,23 +270,23 @@ template <class Driver> struct socket_access {
                    : unexpected{make_error_code(errc_of(what))};
     }
 
-    // Self::attempt(payload) makes the system call, and returns `waiting` if it would block.
+    // Self::attempt(payload) makes the system call. If the call would block, returns would_block().
     template <class Self, class Payload> struct operation : readiness {
         static constexpr bool stands_alone = true;
         static auto& retry_on_grant(Payload& p) noexcept { return p.retry; }
 
+        // Calls attempt(), unless forget() was called for the file or the payload has an error.
         wait_status try_now(Payload& p) const noexcept {
             if (this->its == nullptr) {
-                return wait_status::granted; // with an error
+                return wait_status::granted;
             }
-            return readiness::attempt([&]() noexcept { return self().attempt(p); });
+            const typename Driver::guard section(this->its->locked);
+            return this->is_forgotten() ? wait_status::closed
+                                        : static_cast<const Self&>(*this).attempt(p);
         }
         template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
-            return readiness::enqueue(w, p, true, [&]() noexcept { return self().attempt(p); });
+            return readiness::enqueue(w, p, EPOLLET);
         }
-
-    private:
-        const Self& self() const noexcept { return static_cast<const Self&>(*this); }
     };
 
     struct transferring : operation<transferring, transfer_payload> {
@@ -320,26 +314,8 @@ template <class Driver> struct socket_access {
             p.count += moved;
             p.data += moved;
             p.size -= moved;
-            if (moved != 0 && p.size != 0 && would_block_after_short()) {
-                static_cast<void>(this->would_block());
-            }
             return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
-        // Returns true if a transfer of fewer bytes than asked for shows that the next would block.
-        bool would_block_after_short() const noexcept {
-            using short_transfer = typename Driver::short_transfer;
-            short_transfer& known = this->its->after_short;
-            if (this->its->is_edge && known == short_transfer::unknown) {
-                int protocol = 0;
-                socklen_t size = sizeof protocol;
-                const bool is_tcp =
-                    ::getsockopt(this->fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
-                    protocol == IPPROTO_TCP;
-                known = is_tcp ? short_transfer::would_block : short_transfer::may_go_on;
-            }
-            return known == short_transfer::would_block;
-        }
-
         io_count collect(wait_status what, transfer_payload& p) const noexcept {
             const bool done = what == wait_status::granted && p.is_over && p.error == 0;
             return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
