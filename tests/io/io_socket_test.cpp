@@ -145,6 +145,25 @@ TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other sid
     REQUIRE(got == text);
 }
 
+TEST_CASE_METHOD(on_loop, "io_socket: a write waits beside a read that has begun before it") {
+    ends pair(io);
+    const std::size_t full = test::ends::fill(pair.mine.fd());
+    auto reading = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    auto writing = loop.spawn(write_all(pair.mine, "x"));
+    loop.poll();
+    REQUIRE_FALSE(writing.done());
+    pair.get(full);
+    REQUIRE(test::eventually([&] {
+        loop.poll();
+        return writing.done();
+    }));
+    REQUIRE(std::move(writing).join().value() == 1);
+    REQUIRE_FALSE(reading.done());
+    pair.put("y");
+    REQUIRE(finish(loop, std::move(reading)) == "y");
+}
+
 TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
     ends pair(io);
     pair.hang_up();

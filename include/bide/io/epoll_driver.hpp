@@ -21,9 +21,9 @@
 // makes the kernel check the file again, so no readiness is missed between an event and the next
 // request. An event that answers an older request is dropped.
 //
-// The request for a wait by async_wait_readable() or async_wait_writable() is for one event. While
-// no waiter is queued, the driver assumes nothing about the descriptor, because another file may
-// have got it after a close. A cancelled wait leaves at most one event for which there is no waiter.
+// async_wait_readable() and async_wait_writable() request one event. While no waiter is queued, the
+// driver assumes nothing about the descriptor, because another file may have got it after a close.
+// A cancelled wait leaves at most one event for which there is no waiter.
 //
 // An io_socket owns its file, and calls forget() before it closes the file. So its request is
 // edge-triggered, is for both directions, and stays in place:
