@@ -7,8 +7,8 @@
 // Each file that was waited for has an entry. The descriptor is the key of the entry. An entry has
 // a lock, a queue for each direction, and the state of the request to the kernel:
 //
-//   armed        the events that the kernel will report when they occur, and EPOLLET if the last
-//                request was edge-triggered
+//   armed        the events that the kernel will report when they occur
+//   edges        the events of the last request, and EPOLLET; 0 if it was not edge-triggered
 //   generation   the number of requests so far, in 31 bits; each event carries the number of its
 //                request
 //   registered   true if the last request has put the file into the epoll set
@@ -26,7 +26,8 @@
 // A cancelled wait leaves at most one event for which there is no waiter.
 //
 // An io_socket owns its file, and calls forget() before it closes the file. So its request is
-// edge-triggered, is for both directions, and stays in place:
+// edge-triggered, and stays in place. The first waiter of a direction adds the event of that
+// direction. Until then, the kernel does not report that event, and wakes no thread for it.
 //
 //   An operation makes its system call, such as a recv(), under the lock of the entry. If the call
 //   would block, the operation arms its event. If the file becomes ready later, the kernel reports
@@ -345,14 +346,14 @@ private:
         // Under the lock:
         std::uint32_t generation = 0;
         std::uint32_t armed = 0;
-        bool registered = false;           // only `Set` changes it
+        std::uint32_t edges = 0;
         atomic<word> forgotten{0};         // written under the lock
+        bool registered = false;           // only `Set` changes it
         unsigned char first_direction = 0; // which direction is served first
         basic_waiter_queue<Platform> queues[2];
 
-        // Returns the events that the waiters need, and EPOLLET if the last request had it.
         std::uint32_t wanted() const noexcept {
-            return (armed & EPOLLET) | (queues[readable].empty() ? 0 : events_of[readable]) |
+            return (queues[readable].empty() ? 0 : events_of[readable]) |
                    (queues[writable].empty() ? 0 : events_of[writable]);
         }
         // Removes all waiters. Also ends the waits that have begun and are not queued yet.
@@ -361,6 +362,7 @@ private:
                 queue.pop_all(gone);
             }
             armed = 0;
+            edges = 0;
             forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
         }
     };
@@ -391,17 +393,18 @@ private:
             return wait_status::granted;
         }
 
-        // `edge` is EPOLLET if the file stays the same until forget(), else 0.
-        wait_status enqueue(node& w, io_payload& mine, std::uint32_t edge = 0) const noexcept {
+        // `owns` is true if the file stays the same until forget().
+        wait_status enqueue(node& w, io_payload& mine, bool owns = false) const noexcept {
             entry& e = *its;
             const guard section(e.locked);
             wait_status what = w.forbidden();
             const bool attached = of.is_attached();
             const bool gone = is_forgotten();
-            const std::uint32_t mask = events_of[which()] | edge;
-            if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) != mask)) {
+            const auto mask = events_of[which()];
+            const bool is_armed = (e.armed & mask) != 0 && (e.edges != 0 || !owns);
+            if (what == wait_status::waiting && (gone || !attached || !is_armed)) {
                 const int error = gone       ? EBADF
-                                  : attached ? of.arm(fd, e, e.wanted() | mask)
+                                  : attached ? of.arm(fd, e, e.wanted() | mask, owns)
                                              : io_payload::no_driver;
                 if (error != 0) {
                     if (!w.claim()) { // another wait of its select has won
@@ -425,16 +428,14 @@ private:
             const guard section(e.locked);
             const bool waits_still = e.queues[which()].withdraw(w, why);
             if (e.wanted() == 0) {
-                e.armed = 0;
+                e.armed &= e.edges;
             }
             return waits_still;
         }
 
         // Called with the lock, after a call that would block. Returns `waiting`.
         wait_status would_block() const noexcept {
-            if ((its->armed & EPOLLET) != 0) {
-                its->armed |= events_of[which()];
-            }
+            its->armed |= events_of[which()] & its->edges;
             return wait_status::waiting;
         }
     };
@@ -460,14 +461,16 @@ private:
     }
 
     // Called with the lock of the entry. Requests `wanted`. Returns the error, or 0.
-    int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+    int arm(int fd, entry& e, std::uint32_t wanted, bool owns) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
-        const std::uint32_t how = (wanted & EPOLLET) != 0 ? EPOLLIN | EPOLLOUT : EPOLLONESHOT;
-        const int error = set_.request(fd, e.registered, wanted | how, key(fd, next));
+        const std::uint32_t edges = owns || e.edges != 0 ? e.edges | wanted | EPOLLET : 0;
+        const std::uint32_t events = edges != 0 ? edges : wanted | EPOLLONESHOT;
+        const int error = set_.request(fd, e.registered, events, key(fd, next));
         if (error != 0) {
             return error;
         }
         e.armed = wanted;
+        e.edges = edges;
         e.generation = next;
         return 0;
     }
@@ -498,9 +501,7 @@ private:
         unsigned taken = 0;
         const guard section(e.locked);
         if (found.key >> 32 == e.generation) {
-            if ((e.armed & EPOLLET) == 0) {
-                e.armed = 0;
-            }
+            e.armed &= e.edges;
             e.first_direction ^= 1; // so that neither direction starves the other
             for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
                 if ((found.events & (events_of[way] | always)) != 0) {
@@ -510,7 +511,7 @@ private:
             }
             const std::uint32_t wanted = e.wanted();
             if ((wanted & ~e.armed) != 0 &&
-                arm(static_cast<int>(fd), e, wanted) != 0) { // the file was closed
+                arm(static_cast<int>(fd), e, wanted, false) != 0) { // the file was closed
                 for (auto& queue : e.queues) {
                     queue.pop_all(gone);
                 }

@@ -285,7 +285,7 @@ template <class Driver> struct socket_access {
                                         : static_cast<const Self&>(*this).attempt(p);
         }
         template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
-            return readiness::enqueue(w, p, EPOLLET);
+            return readiness::enqueue(w, p, true);
         }
     };
 
