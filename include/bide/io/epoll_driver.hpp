@@ -428,7 +428,7 @@ private:
             const guard section(e.locked);
             const bool waits_still = e.queues[which()].withdraw(w, why);
             if (e.wanted() == 0) {
-                e.armed &= e.edges;
+                e.armed = 0;
             }
             return waits_still;
         }
