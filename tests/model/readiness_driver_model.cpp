@@ -610,12 +610,12 @@ void read_each(int bytes, bool again) {
     MODEL_REQUIRE(s.first == becomes::ready && s.sum == bytes);
 }
 
-// After the first wait, none makes a request if its byte comes after it has begun. A wait for readiness that is
-// cancelled in between changes nothing.
+// After the first wait, none makes a request if its byte comes after it has begun. A wait for room that is cancelled in
+// between changes nothing.
 void read_without_a_request() {
     read_scene s(2, 1);
     s.read_before();
-    model::chain<platform> wait(waits(s.d, true, s.second, s.left));
+    model::chain<platform> wait(waits(s.d, false, s.second, s.left));
     wait.begin();
     wait.cancel();
     const int before = s.d.file().requests();
