@@ -8,6 +8,7 @@
 #include <support/sched.hpp>
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -47,6 +48,30 @@ private:
         : both(std::move(made)), mine(io, std::exchange(both.in, -1)) {}
 };
 
+// Two connected sockets of TCP: one for bide, one for plain system calls.
+struct tcp_ends {
+    explicit tcp_ends(epoll_driver& io) {
+        auto door = listen_at(io, loopback()).value();
+        peer = test::connected_to(address_of(door.fd()));
+        mine = io_socket(io, ::accept(door.fd(), nullptr, nullptr));
+        const int yes = 1;
+        ::setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    }
+    tcp_ends(const tcp_ends&) = delete;
+    tcp_ends& operator=(const tcp_ends&) = delete;
+    ~tcp_ends() { hang_up(); }
+
+    void put(std::string_view text, int flags = 0) const {
+        if (::send(peer, text.data(), text.size(), flags) != static_cast<ssize_t>(text.size())) {
+            test::give_up(test::where(), "cannot send");
+        }
+    }
+    void hang_up() { test::close_file(peer); }
+
+    io_socket mine;
+    int peer;
+};
+
 template <class T> T finish(run_loop& loop, join_handle<T> handle) {
     loop.run();
     return std::move(handle).join();
@@ -59,6 +84,17 @@ task<std::string> read_text(io_socket& from, std::size_t most = 64) {
         co_return "error: " + n.error().message();
     }
     co_return std::string(reinterpret_cast<const char*>(into.data()), *n);
+}
+
+// Reads into `all` until the end of the stream or an error.
+task<std::string> read_rest(io_socket& from, std::string& all) {
+    for (;;) {
+        const std::string next = co_await read_text(from);
+        all += next;
+        if (next.empty() || test::contains(next, "error")) {
+            co_return all;
+        }
+    }
 }
 
 task<std::error_code> read_error(io_socket& from) {
@@ -107,6 +143,25 @@ TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other sid
     reading.join();
     REQUIRE(written.value() == text.size());
     REQUIRE(got == text);
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: a write waits beside a read that has begun before it") {
+    ends pair(io);
+    const std::size_t full = test::ends::fill(pair.mine.fd());
+    auto reading = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    auto writing = loop.spawn(write_all(pair.mine, "x"));
+    loop.poll();
+    REQUIRE_FALSE(writing.done());
+    pair.get(full);
+    REQUIRE(test::eventually([&] {
+        loop.poll();
+        return writing.done();
+    }));
+    REQUIRE(std::move(writing).join().value() == 1);
+    REQUIRE_FALSE(reading.done());
+    pair.put("y");
+    REQUIRE(finish(loop, std::move(reading)) == "y");
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
@@ -174,6 +229,160 @@ TEST_CASE_METHOD(on_loop, "io_socket: an event without data is not the end of th
     REQUIRE_FALSE(handle.done());
     pair.put("y");
     REQUIRE(finish(loop, std::move(handle)) == "y");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: finds what follows a short read") {
+    tcp_ends pair(io);
+    std::string got;
+    auto reading = loop.spawn(read_rest(pair.mine, got));
+    loop.poll();
+    pair.put("first "); // ends the first wait, and fills a part of the buffer
+    if (GENERATE(true, false)) {
+        loop.poll(); // what follows comes before this read, or after it
+    }
+    SECTION("the end of the stream") {
+        pair.put("end");
+        pair.hang_up();
+        REQUIRE(finish(loop, std::move(reading)) == "first end");
+    }
+    SECTION("the end of the stream, in a later event") {
+        REQUIRE(::shutdown(pair.peer, SHUT_WR) == 0);
+        REQUIRE(finish(loop, std::move(reading)) == "first ");
+    }
+    SECTION("an urgent byte, where a read ends, and bytes behind it") {
+        pair.put("before ");
+        pair.put("U", MSG_OOB);
+        pair.put("behind");
+        for (int i = 0; i < 10; ++i) {
+            loop.poll();
+        }
+        REQUIRE(got == "first before behind");
+        pair.hang_up();
+        REQUIRE(finish(loop, std::move(reading)) == got);
+    }
+    SECTION("an error") {
+        const linger none{1, 0};
+        ::setsockopt(pair.peer, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+        pair.hang_up();
+        REQUIRE(test::contains(finish(loop, std::move(reading)), "reset"));
+    }
+    SECTION("a shutdown of this side") {
+        loop.poll();
+        REQUIRE(::shutdown(pair.mine.fd(), SHUT_RD) == 0);
+        REQUIRE(finish(loop, std::move(reading)) == "first ");
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: receives each message, however short") {
+    int both[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, both) == 0);
+    io_socket in(io, both[0]);
+    const io_socket out(io, both[1]);
+    std::string got;
+    auto reading = loop.spawn(read_rest(in, got));
+    loop.poll();
+    for (int i = 0; i < 3; ++i) {
+        for (const char* text : {"one ", "two ", "three "}) {
+            REQUIRE(::send(both[1], text, std::strlen(text), 0) > 0);
+        }
+        for (int k = 0; k < 10; ++k) {
+            loop.poll();
+        }
+    }
+    const std::string all = "one two three ";
+    REQUIRE(got == all + all + all);
+    REQUIRE(reading.cancel());
+    loop.run();
+}
+
+TEST_CASE_METHOD(on_loop,
+                 "io_socket: what is ready ends an operation that must not wait, before any event",
+                 "[promise.ready-despite-stop]") {
+    tcp_ends pair(io);
+    auto waiting = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    pair.put("x");
+    REQUIRE(finish(loop, std::move(waiting)) == "x"); // the next read would wait
+    pair.put("y");
+    std::array<std::byte, 8> into{};
+    SECTION("a time-out of zero") {
+        auto read = [&]() -> task<io_count> {
+            co_return co_await pair.mine.async_read_some(into).with_timeout(0ms);
+        };
+        REQUIRE(loop.run_until(read()).value() == 1);
+        REQUIRE(loop.run_until(read()).error() == errc::timeout);
+    }
+    SECTION("a stop") {
+        std::stop_source stop;
+        stop.request_stop();
+        auto read = [&]() -> task<io_count> {
+            co_return co_await pair.mine.async_read_some(into).with_stop(stop.get_token());
+        };
+        REQUIRE(loop.run_until(read()).value() == 1);
+        REQUIRE(loop.run_until(read()).error() == errc::stopped);
+    }
+}
+
+TEST_CASE("io_socket: where nothing runs the driver any more, what is ready is read") {
+    epoll_driver io;
+    tcp_ends pair(io);
+    {
+        run_loop loop{run_loop_options{.io = &io}};
+        auto waiting = loop.spawn(read_text(pair.mine));
+        loop.poll();
+        pair.put("x");
+        REQUIRE(finish(loop, std::move(waiting)) == "x");
+    }
+    REQUIRE(sync_wait(read_error(pair.mine)) == errc::no_driver);
+    pair.put("y");
+    REQUIRE(sync_wait(read_text(pair.mine)) == "y");
+    run_loop loop{run_loop_options{.io = &io}};
+    auto waiting = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    pair.put("z");
+    REQUIRE(finish(loop, std::move(waiting)) == "z");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: its descriptor can also be waited for without a read") {
+    tcp_ends pair(io);
+    auto ready = [&]() -> task<bool> {
+        co_return (co_await io.async_wait_readable(pair.mine.fd()).as_result()).has_value();
+    };
+    auto read = [&]() -> task<io_count> {
+        std::array<std::byte, 8> into{};
+        co_return co_await pair.mine.async_read_some(into).with_timeout(0ms);
+    };
+    REQUIRE(loop.run_until(read()).error() == errc::timeout); // it would block, and has not waited
+    for (int i = 0; i < 3; ++i) {
+        auto first = loop.spawn(ready());
+        loop.poll();
+        REQUIRE_FALSE(first.done());
+        pair.put("x");
+        REQUIRE(finish(loop, std::move(first)));
+        REQUIRE(loop.run_until(ready())); // it is ready until it is read
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+        auto reading = loop.spawn(read_text(pair.mine));
+        auto second = loop.spawn(ready());
+        loop.poll();
+        pair.put("y");
+        REQUIRE(finish(loop, std::move(reading)) == "y");
+        REQUIRE(finish(loop, std::move(second)));
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: an event ends more waits than one wait() completes") {
+    tcp_ends pair(io);
+    constexpr int count = 2 * driver::max_completions + 10;
+    std::vector<join_handle<std::string>> all;
+    for (int i = 0; i < count; ++i) {
+        all.push_back(loop.spawn(read_text(pair.mine, 1)));
+    }
+    loop.poll();
+    pair.put(std::string(count, 'x'));
+    loop.run();
+    for (auto& one : all) {
+        REQUIRE(std::move(one).join() == "x");
+    }
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {

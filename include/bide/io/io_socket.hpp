@@ -11,10 +11,10 @@
 /// or of a pipe. A write to a pipe without readers raises SIGPIPE; a write to a socket does not.
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
-// file as async_wait_readable() does. When the file is ready, the operation tries the call again,
-// on the thread where the coroutine is about to resume. If the call would still block, the
-// operation waits again (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one
-// time-out, and allocates nothing.
+// file. When the file is ready, the operation tries the call again, on the thread where the
+// coroutine is about to resume. If the call would still block, the operation waits again
+// (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one time-out, and allocates
+// nothing. A socket makes one edge-triggered request to the driver (io/epoll_driver.hpp).
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
@@ -80,6 +80,7 @@ template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std:
 };
 
 /// Owns a socket, or another descriptor, and waits for it on an epoll_driver or a uring_driver.
+/// Requires: nothing else closes the descriptor before release().
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {
@@ -255,7 +256,7 @@ template <class Call> auto uninterrupted(Call call) noexcept {
     return n;
 }
 
-inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+inline bool is_would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
 // The operations of a socket. They use the waits of the driver.
 template <class Driver> struct socket_access {
@@ -269,12 +270,10 @@ template <class Driver> struct socket_access {
                    : unexpected{make_error_code(errc_of(what))};
     }
 
-    // Self::attempt(payload) makes the system call, and returns `waiting` if it would block.
+    // Self::attempt(payload) makes the system call. If the call would block, returns would_block().
     template <class Self, class Payload> struct operation : readiness {
         static constexpr bool stands_alone = true;
-        static detail::retry_on_grant<native_platform>& retry_on_grant(socket_payload& p) noexcept {
-            return p.retry;
-        }
+        static auto& retry_on_grant(Payload& p) noexcept { return p.retry; }
 
         // Calls attempt(), unless forget() was called for the file or the payload has an error.
         wait_status try_now(Payload& p) const noexcept {
@@ -284,6 +283,9 @@ template <class Driver> struct socket_access {
             const typename Driver::guard section(this->its->locked);
             return this->is_forgotten() ? wait_status::closed
                                         : static_cast<const Self&>(*this).attempt(p);
+        }
+        template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
+            return readiness::enqueue(w, p, true);
         }
     };
 
@@ -306,7 +308,7 @@ template <class Driver> struct socket_access {
                 });
             }
             if (n < 0) {
-                return would_block(errno) ? wait_status::waiting : p.end(errno);
+                return is_would_block(errno) ? this->would_block() : p.end(errno);
             }
             const auto moved = static_cast<std::size_t>(n);
             p.count += moved;
@@ -344,7 +346,7 @@ template <class Driver> struct socket_access {
                 }
                 if (errno !=
                     ECONNABORTED) { // ECONNABORTED: this peer has gone, accept the next one
-                    return would_block(errno) ? wait_status::waiting : p.end(errno);
+                    return is_would_block(errno) ? this->would_block() : p.end(errno);
                 }
             }
         }
@@ -354,7 +356,7 @@ template <class Driver> struct socket_access {
         wait_status attempt(connection_payload& p) const noexcept {
             pollfd file{this->fd, POLLOUT, 0};
             if (::poll(&file, 1, 0) <= 0) {
-                return wait_status::waiting;
+                return this->would_block();
             }
             int error = 0;
             socklen_t size = sizeof error;
@@ -365,8 +367,8 @@ template <class Driver> struct socket_access {
 
     // Makes an operation. If the driver cannot wait for the file, stores the error in the payload.
     template <class Op, class Payload>
-    static async_op<typename Op::outcome> start(Driver& on, int fd, bool writes,
-                                                Payload p) noexcept {
+    static typename Driver::template awaitable<typename Op::outcome>
+    start(Driver& on, int fd, bool writes, Payload p) noexcept {
         auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
         const auto way = readiness::way_of(writes ? Driver::writable : Driver::readable, its);
         Op op{readiness{{}, on, its, fd, way}};
