@@ -7,6 +7,8 @@
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 
+#include <climits>
+
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -383,6 +385,118 @@ TEST_CASE_METHOD(on_loop, "io_socket: an event ends more waits than one wait() c
     for (auto& one : all) {
         REQUIRE(std::move(one).join() == "x");
     }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: reads into several buffers and writes from several") {
+    ends pair(io);
+    const auto piece = [](std::string& of) { return iovec{of.data(), of.size()}; };
+    const auto read = [&](std::vector<iovec> into) -> task<io_count> {
+        co_return co_await pair.mine.async_readv(into);
+    };
+    const auto write = [&](std::vector<iovec> from) -> task<io_count> {
+        co_return co_await pair.mine.async_writev(from);
+    };
+    std::string first(3, '-');
+    std::string none;
+    std::string second(4, '-');
+
+    SECTION("one after the other, as much as there is") {
+        auto reading = loop.spawn(read({piece(first), piece(none), piece(second)}));
+        loop.poll();
+        REQUIRE_FALSE(reading.done());
+        pair.put("abcde");
+        REQUIRE(finish(loop, std::move(reading)).value() == 5);
+        REQUIRE(first == "abc");
+        REQUIRE(second == "de--");
+        pair.hang_up();
+        REQUIRE(loop.run_until(read({piece(first)})).value() == 0);
+    }
+    SECTION("a write") {
+        first = "abc";
+        second = "defg";
+        REQUIRE(loop.run_until(write({piece(first), piece(none), piece(second)})).value() == 7);
+        REQUIRE(pair.get(7) == "abcdefg");
+    }
+    SECTION("a write that waits for room") {
+        const std::size_t full = test::ends::fill(pair.mine.fd());
+        auto writing = loop.spawn(write({piece(first), piece(second)}));
+        loop.poll();
+        REQUIRE_FALSE(writing.done());
+        pair.get(full);
+        REQUIRE(finish(loop, std::move(writing)).value() == 7);
+    }
+    SECTION("without room, a read takes nothing and does not wait") {
+        pair.put("x");
+        REQUIRE(loop.run_until(read({})).value() == 0);
+        REQUIRE(loop.run_until(read({piece(none), piece(none)})).value() == 0);
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+        REQUIRE(loop.run_until(write({})).value() == 0);
+        REQUIRE(loop.run_until(write({piece(none)})).value() == 0);
+    }
+    SECTION("more buffers than one call takes") {
+        std::string all(IOV_MAX + 10, 'x');
+        std::vector<iovec> pieces;
+        for (char& one : all) {
+            pieces.push_back({&one, 1});
+        }
+        REQUIRE(loop.run_until(write(pieces)).value() == IOV_MAX);
+        pair.put(std::string(all.size(), 'y'));
+        REQUIRE(loop.run_until(read(pieces)).value() == IOV_MAX);
+        REQUIRE(all == std::string(IOV_MAX, 'y') + std::string(10, 'x'));
+    }
+    SECTION("errors, a time-out and a close") {
+        const iovec nowhere{nullptr, 8};
+        pair.put("x");
+        REQUIRE(loop.run_until(read({nowhere})).error() == std::errc::bad_address);
+        REQUIRE(loop.run_until(write({nowhere})).error() == std::errc::bad_address);
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+        const auto in_time = [&]() -> task<io_count> {
+            const std::array into{piece(first)};
+            co_return co_await pair.mine.async_readv(into).with_timeout(1ms);
+        };
+        REQUIRE(loop.run_until(in_time()).error() == errc::timeout);
+        auto reading = loop.spawn(read({piece(first)}));
+        loop.poll();
+        pair.mine.close();
+        REQUIRE(finish(loop, std::move(reading)).error() == errc::closed);
+        REQUIRE(loop.run_until(read({piece(first)})).error() == std::errc::bad_file_descriptor);
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: reads and writes pipes by several buffers") {
+    int both[2];
+    REQUIRE(::pipe2(both, O_CLOEXEC) == 0);
+    io_socket in(io, both[0]);
+    io_socket out(io, both[1]);
+    std::string text = "abcd";
+    const std::array pieces{iovec{text.data(), 1}, iovec{text.data() + 1, 3}};
+    const auto there_and_back = [&]() -> task<std::size_t> {
+        const std::size_t there = (co_await out.async_writev(pieces)).value();
+        text = "----";
+        co_return there + (co_await in.async_readv(pieces)).value();
+    };
+    REQUIRE(loop.run_until(there_and_back()) == 8);
+    REQUIRE(text == "abcd");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: listeners share an address if all of them ask for it") {
+    const auto shared = listen_options{.backlog = 4, .reuse_port = true};
+    auto first = listen_at(io, loopback(), shared);
+    REQUIRE(first.has_value());
+    const sockaddr_in at = address_of(first->fd());
+    auto second = listen_at(io, at, shared);
+    REQUIRE(second.has_value());
+    REQUIRE(listen_at(io, at).error() == std::errc::address_in_use);
+    first->close();
+    const int peer = test::connected_to(at);
+    const auto accept = [&]() -> task<bool> {
+        co_return (co_await second->async_accept()).has_value();
+    };
+    REQUIRE(loop.run_until(accept()));
+    ::close(peer);
+
+    auto alone = listen_at(io, loopback());
+    REQUIRE(listen_at(io, address_of(alone->fd()), shared).error() == std::errc::address_in_use);
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {

@@ -127,6 +127,7 @@ public:
     // Requires: !has_next().
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {
+            yield_before_sleep();
             sleeper seen = sleeper::awake;
             // Order: relaxed; the CAS publishes nothing. Failure: wake() was called.
             if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
@@ -184,6 +185,21 @@ private:
     enum class sleeper : std::uint32_t { awake, waiting, woken };
 
     static constexpr unsigned most = driver::max_completions;
+    static constexpr std::int64_t long_yield_ns = 1'000'000;
+    static constexpr unsigned most_skipped = 4'096;
+
+    // Lets other threads run. If a peer runs on the same processor, it may send now, and then
+    // neither thread has to be woken. If a yield took long, a thread that computes has used up its
+    // time slice. Then skips the next `most_skipped` yields.
+    void yield_before_sleep() noexcept {
+        if (skips_ != 0) {
+            --skips_;
+            return;
+        }
+        const std::int64_t begin = Platform::now();
+        Platform::yield();
+        skips_ = Platform::now() - begin > long_yield_ns ? most_skipped : 0;
+    }
 
     // Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time
     // is rounded up to a millisecond.
@@ -218,6 +234,7 @@ private:
     typename Platform::template atomic<sleeper> sleeper_{sleeper::awake};
     // Only the fetching thread uses these fields.
     bool has_pwait2_ = true;
+    unsigned skips_ = 0; // the yields that are left to skip
     unsigned next_ = 0;
     unsigned count_ = 0;
     epoll_event events_[most];

@@ -28,13 +28,16 @@
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <span>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -59,8 +62,8 @@ struct socket_payload : io_payload {
     }
 };
 struct transfer_payload : socket_payload {
-    std::byte* data = nullptr; // a write only reads it
-    std::size_t size = 0;      // of what is left
+    std::byte* data = nullptr; // a write only reads it; or an array of iovec
+    std::size_t size = 0;      // of what is left; or the number of the iovec
     std::size_t count = 0;
     bool is_for_all = false;
 };
@@ -156,6 +159,23 @@ public:
         return detail::socket_access<Driver>::transfer(*this, from, true, false);
     }
 
+    /// Reads the available bytes, at least one, into several buffers, one after the other. Like
+    /// async_read_some() in all else. Uses the first 1,024 buffers (IOV_MAX).
+    /// Returns: the number of bytes; 0 at the end of the stream. If the buffers have no room,
+    /// returns 0 at once.
+    /// Requires: `into` and its buffers exist until the operation is over.
+    async_op<io_count> async_readv(std::span<const iovec> into) noexcept {
+        return detail::socket_access<Driver>::transfer(*this, into, false);
+    }
+
+    /// Writes from several buffers, one after the other, as many bytes as the socket accepts, at
+    /// least one. Like async_write_some() in all else. Uses the first 1,024 buffers (IOV_MAX).
+    /// Returns: the number of bytes.
+    /// Requires: `from` and its buffers exist until the operation is over.
+    async_op<io_count> async_writev(std::span<const iovec> from) noexcept {
+        return detail::socket_access<Driver>::transfer(*this, from, true);
+    }
+
     /// Accepts a connection on a listening socket.
     /// Returns: the connection, on the same driver. If the process has no more descriptors, returns
     /// too_many_files_open, and the connection stays in the queue. Close a descriptor, or wait,
@@ -204,17 +224,27 @@ async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
     p.made = basic_io_socket<Driver>(on, fd);
     return access::template start<typename access::connecting>(on, fd, true, std::move(p));
 }
+/// The options of listen_at().
+struct listen_options {
+    /// The most connections that wait to be accepted.
+    int backlog = SOMAXCONN;
+    /// True: several sockets of one user may listen at the address (SO_REUSEPORT), and the system
+    /// spreads the connections over them. All of them must set it.
+    bool reuse_port = false;
+};
+
 /// Makes a stream socket that listens at an address. Sets SO_REUSEADDR.
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
 template <class Driver>
 result<basic_io_socket<Driver>, std::error_code>
-listen_at(Driver& on, const sockaddr* at, socklen_t size, int backlog = SOMAXCONN) noexcept {
+listen_at(Driver& on, const sockaddr* at, socklen_t size, listen_options how = {}) noexcept {
     const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     basic_io_socket<Driver> made(on, fd);
     const int yes = 1;
     if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
+        (how.reuse_port && ::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) != 0) ||
+        ::bind(fd, at, size) != 0 || ::listen(fd, how.backlog) != 0) {
         return unexpected{std::error_code(errno, std::system_category())};
     }
     return made;
@@ -229,8 +259,9 @@ async_connect(Driver& on, const Address& to) noexcept {
 
 /// Listens at a sockaddr_in, sockaddr_in6 or sockaddr_un.
 template <class Driver, class Address>
-result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
-    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at,
+                                                           listen_options how = {}) noexcept {
+    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)}, how);
 }
 
 /// Writes all bytes. Like the operations of the socket, it is one operation with one time-out.
@@ -289,9 +320,16 @@ template <class Driver> struct socket_access {
         }
     };
 
-    struct transferring : operation<transferring, transfer_payload> {
+    template <class Self> struct counted : operation<Self, transfer_payload> {
         using outcome = io_count;
 
+        io_count collect(wait_status what, transfer_payload& p) const noexcept {
+            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
+            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+        }
+    };
+
+    struct transferring : counted<transferring> {
         wait_status attempt(transfer_payload& p) const noexcept {
             const bool writes = this->which() == Driver::writable;
             if (p.size == 0 && !writes) {
@@ -316,9 +354,37 @@ template <class Driver> struct socket_access {
             p.size -= moved;
             return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
-        io_count collect(wait_status what, transfer_payload& p) const noexcept {
-            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
-            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+    };
+
+    // A transfer of several buffers.
+    struct transferring_pieces : counted<transferring_pieces> {
+        wait_status attempt(transfer_payload& p) const noexcept {
+            const bool writes = this->which() == Driver::writable;
+            const std::span pieces(reinterpret_cast<iovec*>(p.data),
+                                   std::min<std::size_t>(p.size, IOV_MAX));
+            const auto is_empty = [](const iovec& one) noexcept { return one.iov_len == 0; };
+            if (!writes && std::all_of(pieces.begin(), pieces.end(), is_empty)) {
+                return p.end(); // as for one buffer
+            }
+            const int from = this->fd;
+            msghdr all{};
+            all.msg_iov = pieces.data();
+            all.msg_iovlen = pieces.size();
+            ssize_t n = uninterrupted([&]() noexcept {
+                return writes ? ::sendmsg(from, &all, MSG_NOSIGNAL) : ::recvmsg(from, &all, 0);
+            });
+            if (n < 0 && errno == ENOTSOCK) {
+                const int number = static_cast<int>(pieces.size());
+                n = uninterrupted([&]() noexcept {
+                    return writes ? ::writev(from, pieces.data(), number)
+                                  : ::readv(from, pieces.data(), number);
+                });
+            }
+            if (n < 0) {
+                return is_would_block(errno) ? this->would_block() : p.end(errno);
+            }
+            p.count = static_cast<std::size_t>(n);
+            return p.end();
         }
     };
 
@@ -382,6 +448,13 @@ template <class Driver> struct socket_access {
         p.size = bytes.size();
         p.is_for_all = all;
         return start<transferring>(of.driver(), of.fd(), writes, p);
+    }
+    static async_op<io_count> transfer(const io_socket& of, std::span<const iovec> pieces,
+                                       bool writes) noexcept {
+        transfer_payload p;
+        p.data = reinterpret_cast<std::byte*>(const_cast<iovec*>(pieces.data()));
+        p.size = pieces.size();
+        return start<transferring_pieces>(of.driver(), of.fd(), writes, p);
     }
 };
 
