@@ -41,6 +41,7 @@ void add_bounded();    // at most 64 tasks at a time
 void add_strands();    // posts that must not overlap
 void add_priorities(); // classes of tasks
 void add_bursts();     // waits under overload
+void add_sockets();    // a server with many connections
 
 } // namespace bench
 
@@ -54,7 +55,7 @@ int main(int argc, char** argv) {
               add_generators,    add_round_trip,    add_mpsc,       add_locks,
               add_scaling,       add_parked,        add_timers,     add_wake,
               add_idle,          add_contended,     add_bounded,    add_strands,
-              add_priorities,    add_bursts}) {
+              add_priorities,    add_bursts,        add_sockets}) {
             add();
         }
     });

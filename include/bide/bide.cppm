@@ -169,6 +169,7 @@ using bide::keyed_mutex;
 using bide::latch;
 using bide::lazy;
 using bide::listen_at;
+using bide::listen_options;
 using bide::lock_bits;
 using bide::lock_operations;
 using bide::make_channel;

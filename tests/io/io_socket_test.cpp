@@ -7,7 +7,10 @@
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 
+#include <climits>
+
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -47,6 +50,30 @@ private:
         : both(std::move(made)), mine(io, std::exchange(both.in, -1)) {}
 };
 
+// Two connected sockets of TCP: one for bide, one for plain system calls.
+struct tcp_ends {
+    explicit tcp_ends(epoll_driver& io) {
+        auto door = listen_at(io, loopback()).value();
+        peer = test::connected_to(address_of(door.fd()));
+        mine = io_socket(io, ::accept(door.fd(), nullptr, nullptr));
+        const int yes = 1;
+        ::setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    }
+    tcp_ends(const tcp_ends&) = delete;
+    tcp_ends& operator=(const tcp_ends&) = delete;
+    ~tcp_ends() { hang_up(); }
+
+    void put(std::string_view text, int flags = 0) const {
+        if (::send(peer, text.data(), text.size(), flags) != static_cast<ssize_t>(text.size())) {
+            test::give_up(test::where(), "cannot send");
+        }
+    }
+    void hang_up() { test::close_file(peer); }
+
+    io_socket mine;
+    int peer;
+};
+
 template <class T> T finish(run_loop& loop, join_handle<T> handle) {
     loop.run();
     return std::move(handle).join();
@@ -59,6 +86,17 @@ task<std::string> read_text(io_socket& from, std::size_t most = 64) {
         co_return "error: " + n.error().message();
     }
     co_return std::string(reinterpret_cast<const char*>(into.data()), *n);
+}
+
+// Reads into `all` until the end of the stream or an error.
+task<std::string> read_rest(io_socket& from, std::string& all) {
+    for (;;) {
+        const std::string next = co_await read_text(from);
+        all += next;
+        if (next.empty() || test::contains(next, "error")) {
+            co_return all;
+        }
+    }
 }
 
 task<std::error_code> read_error(io_socket& from) {
@@ -107,6 +145,25 @@ TEST_CASE_METHOD(on_loop, "io_socket: writes more than fits, while the other sid
     reading.join();
     REQUIRE(written.value() == text.size());
     REQUIRE(got == text);
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: a write waits beside a read that has begun before it") {
+    ends pair(io);
+    const std::size_t full = test::ends::fill(pair.mine.fd());
+    auto reading = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    auto writing = loop.spawn(write_all(pair.mine, "x"));
+    loop.poll();
+    REQUIRE_FALSE(writing.done());
+    pair.get(full);
+    REQUIRE(test::eventually([&] {
+        loop.poll();
+        return writing.done();
+    }));
+    REQUIRE(std::move(writing).join().value() == 1);
+    REQUIRE_FALSE(reading.done());
+    pair.put("y");
+    REQUIRE(finish(loop, std::move(reading)) == "y");
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
@@ -174,6 +231,272 @@ TEST_CASE_METHOD(on_loop, "io_socket: an event without data is not the end of th
     REQUIRE_FALSE(handle.done());
     pair.put("y");
     REQUIRE(finish(loop, std::move(handle)) == "y");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: finds what follows a short read") {
+    tcp_ends pair(io);
+    std::string got;
+    auto reading = loop.spawn(read_rest(pair.mine, got));
+    loop.poll();
+    pair.put("first "); // ends the first wait, and fills a part of the buffer
+    if (GENERATE(true, false)) {
+        loop.poll(); // what follows comes before this read, or after it
+    }
+    SECTION("the end of the stream") {
+        pair.put("end");
+        pair.hang_up();
+        REQUIRE(finish(loop, std::move(reading)) == "first end");
+    }
+    SECTION("the end of the stream, in a later event") {
+        REQUIRE(::shutdown(pair.peer, SHUT_WR) == 0);
+        REQUIRE(finish(loop, std::move(reading)) == "first ");
+    }
+    SECTION("an urgent byte, where a read ends, and bytes behind it") {
+        pair.put("before ");
+        pair.put("U", MSG_OOB);
+        pair.put("behind");
+        for (int i = 0; i < 10; ++i) {
+            loop.poll();
+        }
+        REQUIRE(got == "first before behind");
+        pair.hang_up();
+        REQUIRE(finish(loop, std::move(reading)) == got);
+    }
+    SECTION("an error") {
+        const linger none{1, 0};
+        ::setsockopt(pair.peer, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+        pair.hang_up();
+        REQUIRE(test::contains(finish(loop, std::move(reading)), "reset"));
+    }
+    SECTION("a shutdown of this side") {
+        loop.poll();
+        REQUIRE(::shutdown(pair.mine.fd(), SHUT_RD) == 0);
+        REQUIRE(finish(loop, std::move(reading)) == "first ");
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: receives each message, however short") {
+    int both[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, both) == 0);
+    io_socket in(io, both[0]);
+    const io_socket out(io, both[1]);
+    std::string got;
+    auto reading = loop.spawn(read_rest(in, got));
+    loop.poll();
+    for (int i = 0; i < 3; ++i) {
+        for (const char* text : {"one ", "two ", "three "}) {
+            REQUIRE(::send(both[1], text, std::strlen(text), 0) > 0);
+        }
+        for (int k = 0; k < 10; ++k) {
+            loop.poll();
+        }
+    }
+    const std::string all = "one two three ";
+    REQUIRE(got == all + all + all);
+    REQUIRE(reading.cancel());
+    loop.run();
+}
+
+TEST_CASE_METHOD(on_loop,
+                 "io_socket: what is ready ends an operation that must not wait, before any event",
+                 "[promise.ready-despite-stop]") {
+    tcp_ends pair(io);
+    auto waiting = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    pair.put("x");
+    REQUIRE(finish(loop, std::move(waiting)) == "x"); // the next read would wait
+    pair.put("y");
+    std::array<std::byte, 8> into{};
+    SECTION("a time-out of zero") {
+        auto read = [&]() -> task<io_count> {
+            co_return co_await pair.mine.async_read_some(into).with_timeout(0ms);
+        };
+        REQUIRE(loop.run_until(read()).value() == 1);
+        REQUIRE(loop.run_until(read()).error() == errc::timeout);
+    }
+    SECTION("a stop") {
+        std::stop_source stop;
+        stop.request_stop();
+        auto read = [&]() -> task<io_count> {
+            co_return co_await pair.mine.async_read_some(into).with_stop(stop.get_token());
+        };
+        REQUIRE(loop.run_until(read()).value() == 1);
+        REQUIRE(loop.run_until(read()).error() == errc::stopped);
+    }
+}
+
+TEST_CASE("io_socket: where nothing runs the driver any more, what is ready is read") {
+    epoll_driver io;
+    tcp_ends pair(io);
+    {
+        run_loop loop{run_loop_options{.io = &io}};
+        auto waiting = loop.spawn(read_text(pair.mine));
+        loop.poll();
+        pair.put("x");
+        REQUIRE(finish(loop, std::move(waiting)) == "x");
+    }
+    REQUIRE(sync_wait(read_error(pair.mine)) == errc::no_driver);
+    pair.put("y");
+    REQUIRE(sync_wait(read_text(pair.mine)) == "y");
+    run_loop loop{run_loop_options{.io = &io}};
+    auto waiting = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    pair.put("z");
+    REQUIRE(finish(loop, std::move(waiting)) == "z");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: its descriptor can also be waited for without a read") {
+    tcp_ends pair(io);
+    auto ready = [&]() -> task<bool> {
+        co_return (co_await io.async_wait_readable(pair.mine.fd()).as_result()).has_value();
+    };
+    auto read = [&]() -> task<io_count> {
+        std::array<std::byte, 8> into{};
+        co_return co_await pair.mine.async_read_some(into).with_timeout(0ms);
+    };
+    REQUIRE(loop.run_until(read()).error() == errc::timeout); // it would block, and has not waited
+    for (int i = 0; i < 3; ++i) {
+        auto first = loop.spawn(ready());
+        loop.poll();
+        REQUIRE_FALSE(first.done());
+        pair.put("x");
+        REQUIRE(finish(loop, std::move(first)));
+        REQUIRE(loop.run_until(ready())); // it is ready until it is read
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+        auto reading = loop.spawn(read_text(pair.mine));
+        auto second = loop.spawn(ready());
+        loop.poll();
+        pair.put("y");
+        REQUIRE(finish(loop, std::move(reading)) == "y");
+        REQUIRE(finish(loop, std::move(second)));
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: an event ends more waits than one wait() completes") {
+    tcp_ends pair(io);
+    constexpr int count = 2 * driver::max_completions + 10;
+    std::vector<join_handle<std::string>> all;
+    for (int i = 0; i < count; ++i) {
+        all.push_back(loop.spawn(read_text(pair.mine, 1)));
+    }
+    loop.poll();
+    pair.put(std::string(count, 'x'));
+    loop.run();
+    for (auto& one : all) {
+        REQUIRE(std::move(one).join() == "x");
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: reads into several buffers and writes from several") {
+    ends pair(io);
+    const auto piece = [](std::string& of) { return iovec{of.data(), of.size()}; };
+    const auto read = [&](std::vector<iovec> into) -> task<io_count> {
+        co_return co_await pair.mine.async_readv(into);
+    };
+    const auto write = [&](std::vector<iovec> from) -> task<io_count> {
+        co_return co_await pair.mine.async_writev(from);
+    };
+    std::string first(3, '-');
+    std::string none;
+    std::string second(4, '-');
+
+    SECTION("one after the other, as much as there is") {
+        auto reading = loop.spawn(read({piece(first), piece(none), piece(second)}));
+        loop.poll();
+        REQUIRE_FALSE(reading.done());
+        pair.put("abcde");
+        REQUIRE(finish(loop, std::move(reading)).value() == 5);
+        REQUIRE(first == "abc");
+        REQUIRE(second == "de--");
+        pair.hang_up();
+        REQUIRE(loop.run_until(read({piece(first)})).value() == 0);
+    }
+    SECTION("a write") {
+        first = "abc";
+        second = "defg";
+        REQUIRE(loop.run_until(write({piece(first), piece(none), piece(second)})).value() == 7);
+        REQUIRE(pair.get(7) == "abcdefg");
+    }
+    SECTION("a write that waits for room") {
+        const std::size_t full = test::ends::fill(pair.mine.fd());
+        auto writing = loop.spawn(write({piece(first), piece(second)}));
+        loop.poll();
+        REQUIRE_FALSE(writing.done());
+        pair.get(full);
+        REQUIRE(finish(loop, std::move(writing)).value() == 7);
+    }
+    SECTION("without room, a read takes nothing and does not wait") {
+        pair.put("x");
+        REQUIRE(loop.run_until(read({})).value() == 0);
+        REQUIRE(loop.run_until(read({piece(none), piece(none)})).value() == 0);
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+        REQUIRE(loop.run_until(write({})).value() == 0);
+        REQUIRE(loop.run_until(write({piece(none)})).value() == 0);
+    }
+    SECTION("more buffers than one call takes") {
+        std::string all(IOV_MAX + 10, 'x');
+        std::vector<iovec> pieces;
+        for (char& one : all) {
+            pieces.push_back({&one, 1});
+        }
+        REQUIRE(loop.run_until(write(pieces)).value() == IOV_MAX);
+        pair.put(std::string(all.size(), 'y'));
+        REQUIRE(loop.run_until(read(pieces)).value() == IOV_MAX);
+        REQUIRE(all == std::string(IOV_MAX, 'y') + std::string(10, 'x'));
+    }
+    SECTION("errors, a time-out and a close") {
+        const iovec nowhere{nullptr, 8};
+        pair.put("x");
+        REQUIRE(loop.run_until(read({nowhere})).error() == std::errc::bad_address);
+        REQUIRE(loop.run_until(write({nowhere})).error() == std::errc::bad_address);
+        REQUIRE(loop.run_until(read_text(pair.mine)) == "x");
+        const auto in_time = [&]() -> task<io_count> {
+            const std::array into{piece(first)};
+            co_return co_await pair.mine.async_readv(into).with_timeout(1ms);
+        };
+        REQUIRE(loop.run_until(in_time()).error() == errc::timeout);
+        auto reading = loop.spawn(read({piece(first)}));
+        loop.poll();
+        pair.mine.close();
+        REQUIRE(finish(loop, std::move(reading)).error() == errc::closed);
+        REQUIRE(loop.run_until(read({piece(first)})).error() == std::errc::bad_file_descriptor);
+    }
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: reads and writes pipes by several buffers") {
+    int both[2];
+    REQUIRE(::pipe2(both, O_CLOEXEC) == 0);
+    io_socket in(io, both[0]);
+    io_socket out(io, both[1]);
+    std::string text = "abcd";
+    const std::array pieces{iovec{text.data(), 1}, iovec{text.data() + 1, 3}};
+    const auto there_and_back = [&]() -> task<std::size_t> {
+        const std::size_t there = (co_await out.async_writev(pieces)).value();
+        text = "----";
+        co_return there + (co_await in.async_readv(pieces)).value();
+    };
+    REQUIRE(loop.run_until(there_and_back()) == 8);
+    REQUIRE(text == "abcd");
+}
+
+TEST_CASE_METHOD(on_loop, "io_socket: listeners share an address if all of them ask for it") {
+    const auto shared = listen_options{.backlog = 4, .reuse_port = true};
+    auto first = listen_at(io, loopback(), shared);
+    REQUIRE(first.has_value());
+    const sockaddr_in at = address_of(first->fd());
+    auto second = listen_at(io, at, shared);
+    REQUIRE(second.has_value());
+    REQUIRE(listen_at(io, at).error() == std::errc::address_in_use);
+    first->close();
+    const int peer = test::connected_to(at);
+    const auto accept = [&]() -> task<bool> {
+        co_return (co_await second->async_accept()).has_value();
+    };
+    REQUIRE(loop.run_until(accept()));
+    ::close(peer);
+
+    auto alone = listen_at(io, loopback());
+    REQUIRE(listen_at(io, address_of(alone->fd()), shared).error() == std::errc::address_in_use);
 }
 
 TEST_CASE_METHOD(on_loop, "io_socket: closed, it ends its operations") {

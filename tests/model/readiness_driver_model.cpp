@@ -1,5 +1,5 @@
 #include <bide/channel/select.hpp>
-#include <bide/io/epoll_driver.hpp>
+#include <bide/io/io_socket.hpp>
 #include <model/at_random.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
@@ -13,7 +13,26 @@
 
 // What epoll_driver and uring_driver have in common, with a set of files that is made of a lock. A file that
 // becomes ready ends the wait for it, whether it does so before the request, after it, or while a waiter
-// is cancelled or the file is forgotten. No waiter is left behind.
+// is cancelled or the file is forgotten. No waiter is left behind. The same for the operations of an
+// io_socket, which make one edge-triggered request.
+
+namespace {
+
+// What a read returns: a number of bytes; 0 at the end of the stream.
+struct read_bytes {
+    int number;
+};
+struct read_payload : bide::io_payload {
+    bide::detail::retry_on_grant<model::platform_without_lock_sleep> retry{};
+    int number = -1;
+    bool is_over = false;
+};
+
+} // namespace
+
+template <> struct bide::wait_payload<bide::result<read_bytes, std::error_code>> {
+    using type = read_payload;
+};
 
 namespace {
 
@@ -23,7 +42,9 @@ using bide::deadline;
 using link = model::link<platform>;
 template <class T> using var = platform::var<T>;
 
-// One file. An event is told once for each request, if the file is ready then or later.
+// One file. An event is told once for each request, if the file is ready then or later. After an edge-triggered
+// request, an event is also told whenever something happens to the file. As in Linux, it is not told if the file is
+// not ready any more when the events are fetched.
 class one_file {
 public:
     static constexpr const char* name = "model";
@@ -36,6 +57,7 @@ public:
         registered = true;
         bool is_open = true;
         change([&] {
+            requests_ = requests_ + 1;
             is_open = !is_closed_;
             if (is_open) {
                 key_ = key;
@@ -46,8 +68,31 @@ public:
     }
     void remove(int, bool& registered) noexcept {
         registered = false;
-        change([this] { wanted_ = 0; });
+        change([this] { wanted_ = 0; }, false);
     }
+
+    void arrive(int bytes, std::uint32_t events = EPOLLIN) noexcept {
+        change([&] {
+            bytes_ = bytes_ + bytes;
+            ready_ = ready_ | events;
+        });
+    }
+    // Takes all bytes. Returns their number, 0 at the end of the stream, or -1 if it would block.
+    int read() noexcept {
+        int number = 0;
+        change(
+            [&] {
+                const bool ends = (ready_ & EPOLLRDHUP) != 0;
+                number = bytes_ == 0 && !ends ? -1 : static_cast<int>(bytes_);
+                bytes_ = 0;
+                if (!ends) {
+                    ready_ = ready_ & ~std::uint32_t{EPOLLIN};
+                }
+            },
+            false);
+        return number;
+    }
+    int requests() const noexcept { return requests_; }
 
     void become_ready(std::uint32_t events) noexcept {
         change([&] { ready_ = ready_ | events; });
@@ -55,6 +100,7 @@ public:
     // Another file has the descriptor now, for which no event was requested.
     void be_replaced() noexcept {
         change([this] {
+            bytes_ = 0;
             ready_ = 0;
             wanted_ = 0;
         });
@@ -64,7 +110,7 @@ public:
         change([this] { is_closed_ = true; });
     }
     void wake() noexcept {
-        change([this] { is_woken_ = true; });
+        change([this] { is_woken_ = true; }, false);
     }
 
     bool has_next() const noexcept { return mine_.events != 0; }
@@ -73,7 +119,8 @@ public:
             token_.park();
         }
         lock::acquire(lock_);
-        mine_ = {key_fired_, fired_};
+        const std::uint32_t seen = (wanted_ & EPOLLET) != 0 ? std::uint32_t{ready_} : ~0u;
+        mine_ = {key_fired_, fired_ & seen};
         fired_ = 0;
         const bool woken = is_woken_;
         is_woken_ = false;
@@ -89,14 +136,17 @@ public:
 private:
     using lock = bide::lock_bits<platform, std::uint32_t>;
 
-    template <class Change> void change(Change what) noexcept {
+    template <class Change> void change(Change what, bool is_news = true) noexcept {
         lock::acquire(lock_);
         what();
-        const std::uint32_t told = wanted_ == 0 ? 0 : (wanted_ | EPOLLERR | EPOLLHUP) & ready_;
+        const std::uint32_t told =
+            wanted_ == 0 || !is_news ? 0 : (wanted_ | EPOLLERR | EPOLLHUP) & ready_;
         if (told != 0) {
             key_fired_ = static_cast<std::uint64_t>(key_);
             fired_ = told;
-            wanted_ = 0;
+            if ((wanted_ & EPOLLET) == 0) {
+                wanted_ = 0;
+            }
         }
         const bool tells = fired_ != 0 || is_woken_;
         lock::release_plain(lock_);
@@ -110,6 +160,8 @@ private:
     var<std::uint64_t> key_{0};
     var<std::uint32_t> wanted_{0};
     var<std::uint32_t> ready_{0};
+    var<int> bytes_{0};
+    var<int> requests_{0};
     var<std::uint64_t> key_fired_{0};
     var<std::uint32_t> fired_{0};
     var<bool> is_closed_{false};
@@ -460,8 +512,279 @@ void attached_in_turn() {
     model::record(std::to_string(ends));
 }
 
+// ---- The operations of an io_socket
+
+using socket_access = bide::detail::socket_access<driver>;
+
+// Is how an io_socket receives, with room for more than there is.
+struct reading : socket_access::operation<reading, read_payload> {
+    using outcome = bide::result<read_bytes, std::error_code>;
+
+    bide::wait_status attempt(read_payload& p) const noexcept {
+        p.number = static_cast<driver&>(of).file().read();
+        return p.number < 0 ? would_block() : bide::wait_status::granted;
+    }
+    outcome collect(bide::wait_status what, const read_payload& p) const noexcept {
+        if (what == bide::wait_status::granted && p.number >= 0) {
+            return read_bytes{p.number};
+        }
+        return bide::unexpected{make_error_code(bide::errc_of(what))};
+    }
+};
+
+// Reads until it has `wanted` bytes, the end of the stream, or an error. Adds the bytes to `sum`.
+link reads(driver& d, int wanted, var<int>& sum, var<becomes>& outcome,
+           platform::atomic<int>& left) {
+    becomes end = becomes::ready;
+    for (int got = 0; got < wanted && end == becomes::ready;) {
+        const auto n =
+            co_await socket_access::start<reading>(d, descriptor(), false, read_payload());
+        if (!n) {
+            end = n.error() == bide::errc::stopped ? becomes::stopped : becomes::failed;
+        } else if (n->number == 0) {
+            break;
+        } else {
+            got += n->number;
+            sum = sum + n->number;
+        }
+    }
+    outcome = end;
+    left.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+// One or two that read from the same file, which has been read from before, so that the file has its request.
+struct read_scene {
+    explicit read_scene(int all, int bytes_of_first, int bytes_of_second = 1)
+        : left(all), one(reads(d, bytes_of_first, sum, first, left)),
+          two(reads(d, bytes_of_second, sum_of_second, second, left)) {}
+
+    void serve() {
+        while (left.load(std::memory_order_acquire) != 0) {
+            d.wait(deadline::never());
+        }
+    }
+    // It may end at once: then the worker looks.
+    void begin(model::chain<platform>& chain) {
+        chain.begin();
+        d.wake();
+    }
+    // After this, the request exists. The next read would block, and does not know it.
+    void read_before() {
+        platform::atomic<int> one_left{1};
+        var<int> before{0};
+        var<becomes> outcome{becomes::nothing};
+        model::chain<platform> chain(reads(d, 1, before, outcome, one_left));
+        chain.begin();
+        d.file().arrive(1);
+        while (one_left.load(std::memory_order_acquire) != 0) {
+            d.wait(deadline::poll());
+        }
+    }
+
+    driver d;
+    std::unique_ptr<driver::attachment> in = std::make_unique<driver::attachment>(d);
+    platform::atomic<int> left;
+    var<int> sum{0};
+    var<int> sum_of_second{0};
+    var<becomes> first{becomes::nothing};
+    var<becomes> second{becomes::nothing};
+    model::chain<platform> one;
+    model::chain<platform> two;
+};
+
+// Bytes arrive before, while and after it reads, and each is read.
+void read_each(int bytes, bool again) {
+    read_scene s(1, bytes);
+    if (again) {
+        s.read_before();
+    }
+    model::thread kernel([&] {
+        for (int i = 0; i < bytes; ++i) {
+            s.d.file().arrive(1);
+        }
+    });
+    model::thread worker([&] { s.serve(); });
+    s.begin(s.one);
+    worker.join();
+    kernel.join();
+    MODEL_REQUIRE(s.first == becomes::ready && s.sum == bytes);
+}
+
+// After the first wait, none makes a request if its byte comes after it has begun. A wait for room that is cancelled in
+// between changes nothing.
+void read_without_a_request() {
+    read_scene s(2, 1);
+    s.read_before();
+    model::chain<platform> wait(waits(s.d, false, s.second, s.left));
+    wait.begin();
+    wait.cancel();
+    const int before = s.d.file().requests();
+    s.begin(s.one);
+    model::thread kernel([&] { s.d.file().arrive(1); });
+    s.serve();
+    MODEL_REQUIRE(s.second == becomes::stopped);
+    MODEL_REQUIRE(s.sum == 1 && s.d.file().requests() == before);
+}
+
+// A wait for room makes one request, although there is a byte that is not read.
+void wait_beside_unread_bytes() {
+    read_scene s(1, 1);
+    s.read_before();
+    const int before = s.d.file().requests();
+    model::chain<platform> wait(waits(s.d, false, s.second, s.left));
+    s.begin(wait);
+    model::thread kernel([&] {
+        s.d.file().arrive(1);
+        s.d.file().arrive(0, EPOLLOUT);
+    });
+    s.serve();
+    MODEL_REQUIRE(s.second == becomes::ready && s.d.file().requests() == before + 1);
+}
+
+// The end of the stream is found after a byte.
+void read_to_the_end(bool again) {
+    read_scene s(1, 9);
+    if (again) {
+        s.read_before();
+    }
+    model::thread kernel([&] {
+        s.d.file().arrive(1);
+        s.d.file().arrive(0, EPOLLIN | EPOLLRDHUP);
+    });
+    model::thread worker([&] { s.serve(); });
+    s.begin(s.one);
+    worker.join();
+    kernel.join();
+    MODEL_REQUIRE(s.first == becomes::ready && s.sum == 1);
+}
+
+// One is cancelled, by a stop or a time-out, while a byte arrives and a second one begins. The byte is read once,
+// and a later byte by the one that is left.
+void read_beside_a_cancellation(bool again) {
+    read_scene s(2, 1);
+    if (again) {
+        s.read_before();
+    }
+    s.begin(s.one);
+    model::thread kernel([&] {
+        s.d.file().arrive(1);
+        while (s.left.load(std::memory_order_acquire) == 2) {
+            platform::pause();
+        }
+        s.d.file().arrive(1);
+    });
+    model::thread worker([&] { s.serve(); });
+    model::thread other([&] { s.begin(s.two); });
+    s.one.cancel();
+    s.d.wake();
+    worker.join();
+    kernel.join();
+    other.join();
+    MODEL_REQUIRE(s.first == becomes::ready || s.first == becomes::stopped);
+    MODEL_REQUIRE(s.second == becomes::ready && s.sum_of_second > 0);
+}
+
+// Two read what is there for one of them first.
+void read_by_two() {
+    read_scene s(2, 1);
+    model::thread kernel([&] {
+        s.d.file().arrive(1);
+        while (s.left.load(std::memory_order_acquire) == 2) {
+            platform::pause();
+        }
+        s.d.file().arrive(1);
+    });
+    model::thread worker([&] { s.serve(); });
+    model::thread other([&] { s.begin(s.two); });
+    s.begin(s.one);
+    worker.join();
+    kernel.join();
+    other.join();
+    MODEL_REQUIRE(s.first == becomes::ready && s.second == becomes::ready);
+    MODEL_REQUIRE(s.sum + s.sum_of_second == 2);
+}
+
+// The socket is closed while a byte arrives. The next file with the descriptor keeps its bytes from the first one,
+// and is read although it was armed for the first one.
+void read_of_the_next_file() {
+    read_scene s(2, 1, 2);
+    s.read_before();
+    s.begin(s.one);
+    model::thread worker([&] { s.serve(); });
+    s.d.file().arrive(1);
+    s.d.forget(descriptor());
+    s.d.file().be_replaced();
+    s.begin(s.two);
+    s.d.file().arrive(2);
+    s.d.wake();
+    worker.join();
+    MODEL_REQUIRE(s.first == (s.sum == 1 ? becomes::ready : becomes::failed));
+    MODEL_REQUIRE(s.second == becomes::ready && s.sum_of_second == 2);
+}
+
+// Another library waits for its file, or has waited for it, and closes it without forget(). An io_socket has the
+// descriptor then.
+void read_after_a_foreign_file(bool still_waits) {
+    read_scene s(1, 2);
+    var<becomes> outcome{becomes::nothing};
+    platform::atomic<int> waiting{1};
+    model::chain<platform> foreign(waits(s.d, true, outcome, waiting));
+    foreign.begin();
+    if (!still_waits) {
+        foreign.cancel();
+    }
+    s.d.file().be_replaced();
+    model::thread kernel([&] {
+        s.d.file().arrive(1);
+        s.d.file().arrive(1);
+    });
+    model::thread worker([&] { s.serve(); });
+    s.begin(s.one);
+    worker.join();
+    kernel.join();
+    MODEL_REQUIRE(s.first == becomes::ready && s.sum == 2);
+    foreign.cancel();
+    MODEL_REQUIRE(still_waits || outcome == becomes::stopped);
+}
+
+// A wait for the readiness of a socket, beside its read. Both end.
+void read_beside_a_wait(bool writes) {
+    read_scene s(2, 2);
+    model::chain<platform> wait(waits(s.d, !writes, s.second, s.left));
+    model::thread kernel([&] {
+        s.d.file().arrive(1);
+        s.d.file().arrive(1, EPOLLIN | EPOLLOUT);
+        while (s.left.load(std::memory_order_acquire) == 2) {
+            platform::pause();
+        }
+        s.d.file().arrive(1); // the read may have taken what the wait is for
+    });
+    model::thread worker([&] { s.serve(); });
+    model::thread other([&] { s.begin(wait); });
+    s.begin(s.one);
+    worker.join();
+    kernel.join();
+    other.join();
+    MODEL_REQUIRE(s.first == becomes::ready && s.second == becomes::ready);
+}
+
+// The driver is attached again, and the byte that has arrived in between is read.
+void read_after_a_detachment() {
+    read_scene s(2, 9);
+    s.read_before();
+    s.begin(s.one);
+    model::thread kernel([&] { s.d.file().arrive(1); });
+    s.in.reset();
+    s.in = std::make_unique<driver::attachment>(s.d);
+    s.begin(s.two);
+    s.serve();
+    kernel.join();
+    MODEL_REQUIRE(s.first == becomes::failed && s.second == becomes::ready);
+}
+
 void check(const char* name, bool all, const model::body& body) {
-    all ? model::check(name, {}, body) : model::check_at_random(name, 2'000, body);
+    all ? model::check(name, {}, body)
+        : model::check_at_random(name, model::is_long() ? 100'000 : 2'000, body);
 }
 
 } // namespace
@@ -499,6 +822,28 @@ TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the en
 TEST_CASE("readiness_driver: a select of both directions takes one of them") {
     check("a select, at random", false, [] { selected(false); });
     check("a select of a file that is closed, at random", false, [] { selected(true); });
+}
+
+TEST_CASE("readiness_driver: an io_socket reads each byte once, and finds the end", "[long]") {
+    check("read without a request", true, read_without_a_request);
+    check("a wait beside unread bytes", true, wait_beside_unread_bytes);
+    check("read one byte", true, [] { read_each(1, false); });
+    check("read one byte, again, at random", false, [] { read_each(1, true); });
+    check("read two bytes, at random", false, [] { read_each(2, false); });
+    check("read two bytes, again, at random", false, [] { read_each(2, true); });
+    check("read to the end, at random", false, [] { read_to_the_end(false); });
+    check("read to the end, again, at random", false, [] { read_to_the_end(true); });
+    check("read beside a cancellation, at random", false,
+          [] { read_beside_a_cancellation(false); });
+    check("read beside a cancellation, again, at random", false,
+          [] { read_beside_a_cancellation(true); });
+    check("read by two, at random", false, read_by_two);
+    check("read of the next file, at random", false, read_of_the_next_file);
+    check("read after a foreign file, at random", false, [] { read_after_a_foreign_file(false); });
+    check("read beside a foreign file, at random", false, [] { read_after_a_foreign_file(true); });
+    check("read beside a wait for bytes, at random", false, [] { read_beside_a_wait(false); });
+    check("read beside a wait for room, at random", false, [] { read_beside_a_wait(true); });
+    check("read after a detachment", true, read_after_a_detachment);
 }
 
 TEST_CASE("readiness_driver: a driver has one attachment at a time") {

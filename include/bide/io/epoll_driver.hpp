@@ -7,7 +7,8 @@
 // Each file that was waited for has an entry. The descriptor is the key of the entry. An entry has
 // a lock, a queue for each direction, and the state of the request to the kernel:
 //
-//   armed        the events that were requested from the kernel for the waiters; 0 if none waits
+//   armed        the events that the kernel will report when they occur
+//   edges        the events of the last request, and EPOLLET; 0 if it was not edge-triggered
 //   generation   the number of requests so far, in 31 bits; each event carries the number of its
 //                request
 //   registered   true if the last request has put the file into the epoll set
@@ -15,12 +16,24 @@
 //                when it begins. If the number differs later, the descriptor may belong to another
 //                file, and the wait ends with errc::closed
 //
-// The driver requests one event when a waiter is queued for an event that is not requested yet. If
-// waiters are left in the queues after an event, the driver requests another event. A request makes
-// the kernel check the file again, so no readiness is missed between an event and the next request.
-// An event that answers an older request is dropped. While no waiter is queued, the driver assumes
-// nothing about the descriptor, because another file may have got it after a close. A cancelled
-// wait leaves at most one event for which there is no waiter.
+// The driver makes a request when a waiter is queued for an event that is not armed. If waiters for
+// an event are left in the queues after that event, the driver makes another request. A request
+// makes the kernel check the file again, so no readiness is missed between an event and the next
+// request. An event that answers an older request is dropped.
+//
+// async_wait_readable() and async_wait_writable() request one event. While no waiter is queued, the
+// driver assumes nothing about the descriptor, because another file may have got it after a close.
+// A cancelled wait leaves at most one event for which there is no waiter.
+//
+// An io_socket owns its file, and calls forget() before it closes the file. So its request is
+// edge-triggered, and stays in place. The first waiter of a direction adds the event of that
+// direction. Until then, the kernel does not report that event, and wakes no thread for it.
+//
+//   An operation makes its system call, such as a recv(), under the lock of the entry. If the call
+//   would block, the operation arms its event. If the file becomes ready later, the kernel reports
+//   an event after the call. Then serve() takes the lock and disarms the event, whether there is a
+//   waiter or not. A waiter is queued under the lock too. If serve() was first, the event is not
+//   armed any more, and the waiter makes a request.
 //
 // An eventfd(2) ends the wait of the one thread that fetches events. One word tells wake() whether
 // to write to the eventfd:
@@ -77,12 +90,12 @@ public:
         std::uint32_t events;
     };
 
-    // Requests one event of `events` from the kernel. The event carries `key`. The request replaces
-    // an earlier request for the file. `registered` tells whether the caller expects the file to be
-    // in the epoll set. If that is wrong, corrects `registered`. Returns the system's error, or 0.
+    // Requests `events` from the kernel. Each event carries `key`. The request replaces an earlier
+    // request for the file. `registered` tells whether the caller expects the file to be in the
+    // epoll set. If that is wrong, corrects `registered`. Returns the system's error, or 0.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
-        requested.events = events | EPOLLONESHOT;
+        requested.events = events;
         requested.data.u64 = key;
         for (bool again = true;; again = false) {
             if (::epoll_ctl(set_.fd(), registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd,
@@ -114,6 +127,7 @@ public:
     // Requires: !has_next().
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {
+            yield_before_sleep();
             sleeper seen = sleeper::awake;
             // Order: relaxed; the CAS publishes nothing. Failure: wake() was called.
             if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
@@ -171,6 +185,21 @@ private:
     enum class sleeper : std::uint32_t { awake, waiting, woken };
 
     static constexpr unsigned most = driver::max_completions;
+    static constexpr std::int64_t long_yield_ns = 1'000'000;
+    static constexpr unsigned most_skipped = 4'096;
+
+    // Lets other threads run. If a peer runs on the same processor, it may send now, and then
+    // neither thread has to be woken. If a yield took long, a thread that computes has used up its
+    // time slice. Then skips the next `most_skipped` yields.
+    void yield_before_sleep() noexcept {
+        if (skips_ != 0) {
+            --skips_;
+            return;
+        }
+        const std::int64_t begin = Platform::now();
+        Platform::yield();
+        skips_ = Platform::now() - begin > long_yield_ns ? most_skipped : 0;
+    }
 
     // Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time
     // is rounded up to a millisecond.
@@ -205,6 +234,7 @@ private:
     typename Platform::template atomic<sleeper> sleeper_{sleeper::awake};
     // Only the fetching thread uses these fields.
     bool has_pwait2_ = true;
+    unsigned skips_ = 0; // the yields that are left to skip
     unsigned next_ = 0;
     unsigned count_ = 0;
     epoll_event events_[most];
@@ -314,6 +344,7 @@ private:
     using guard = typename lock_bits<Platform, word>::guard;
     using wake_list = basic_wake_list<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
+    template <class T> using awaitable = basic_async_op<T, Platform>;
 
     enum direction : unsigned { readable, writable };
 
@@ -332,8 +363,9 @@ private:
         // Under the lock:
         std::uint32_t generation = 0;
         std::uint32_t armed = 0;
-        bool registered = false;           // only `Set` changes it
+        std::uint32_t edges = 0;
         atomic<word> forgotten{0};         // written under the lock
+        bool registered = false;           // only `Set` changes it
         unsigned char first_direction = 0; // which direction is served first
         basic_waiter_queue<Platform> queues[2];
 
@@ -347,6 +379,7 @@ private:
                 queue.pop_all(gone);
             }
             armed = 0;
+            edges = 0;
             forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
         }
     };
@@ -377,16 +410,18 @@ private:
             return wait_status::granted;
         }
 
-        wait_status enqueue(node& w, io_payload& mine) const noexcept {
+        // `owns` is true if the file stays the same until forget().
+        wait_status enqueue(node& w, io_payload& mine, bool owns = false) const noexcept {
             entry& e = *its;
             const guard section(e.locked);
             wait_status what = w.forbidden();
             const bool attached = of.is_attached();
             const bool gone = is_forgotten();
             const auto mask = events_of[which()];
-            if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
+            const bool is_armed = (e.armed & mask) != 0 && (e.edges != 0 || !owns);
+            if (what == wait_status::waiting && (gone || !attached || !is_armed)) {
                 const int error = gone       ? EBADF
-                                  : attached ? of.arm(fd, e, e.wanted() | mask)
+                                  : attached ? of.arm(fd, e, e.wanted() | mask, owns)
                                              : io_payload::no_driver;
                 if (error != 0) {
                     if (!w.claim()) { // another wait of its select has won
@@ -414,6 +449,12 @@ private:
             }
             return waits_still;
         }
+
+        // Called with the lock, after a call that would block. Returns `waiting`.
+        wait_status would_block() const noexcept {
+            its->armed |= events_of[which()] & its->edges;
+            return wait_status::waiting;
+        }
     };
 
     basic_async_op<io_done, Platform> async_wait(int fd, direction which) noexcept {
@@ -436,14 +477,17 @@ private:
         return e;
     }
 
-    // Called with the lock of the entry. Requests one event of `wanted`. Returns the error, or 0.
-    int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+    // Called with the lock of the entry. Requests `wanted`. Returns the error, or 0.
+    int arm(int fd, entry& e, std::uint32_t wanted, bool owns) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
-        const int error = set_.request(fd, e.registered, wanted, key(fd, next));
+        const std::uint32_t edges = owns || e.edges != 0 ? e.edges | wanted | EPOLLET : 0;
+        const std::uint32_t events = edges != 0 ? edges : wanted | EPOLLONESHOT;
+        const int error = set_.request(fd, e.registered, events, key(fd, next));
         if (error != 0) {
             return error;
         }
         e.armed = wanted;
+        e.edges = edges;
         e.generation = next;
         return 0;
     }
@@ -474,15 +518,17 @@ private:
         unsigned taken = 0;
         const guard section(e.locked);
         if (found.key >> 32 == e.generation) {
-            e.armed = 0;
+            e.armed &= e.edges;
             e.first_direction ^= 1; // so that neither direction starves the other
             for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
                 if ((found.events & (events_of[way] | always)) != 0) {
+                    e.armed &= ~events_of[way];
                     taken += take(e.queues[way], most - taken, ready);
                 }
             }
             const std::uint32_t wanted = e.wanted();
-            if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // the file was closed
+            if ((wanted & ~e.armed) != 0 &&
+                arm(static_cast<int>(fd), e, wanted, false) != 0) { // the file was closed
                 for (auto& queue : e.queues) {
                     queue.pop_all(gone);
                 }

@@ -11,10 +11,10 @@
 /// write to a pipe without readers raises SIGPIPE; a write to a socket does not.
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
-// file as async_wait_readable() does. When the file is ready, the operation tries the call again,
-// on the thread where the coroutine is about to resume. If the call would still block, the
-// operation waits again (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one
-// time-out, and allocates nothing.
+// file. When the file is ready, the operation tries the call again, on the thread where the
+// coroutine is about to resume. If the call would still block, the operation waits again
+// (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one time-out, and allocates
+// nothing. A socket makes one edge-triggered request to the driver (io/epoll_driver.hpp).
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
@@ -28,7 +28,9 @@
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <span>
 
 #include <fcntl.h>
@@ -60,8 +62,8 @@ struct socket_payload : io_payload {
     }
 };
 struct transfer_payload : socket_payload {
-    std::byte* data = nullptr; // a write only reads it
-    std::size_t size = 0;      // of what is left
+    std::byte* data = nullptr; // a write only reads it; or an array of iovec
+    std::size_t size = 0;      // of what is left; or the number of the iovec
     std::size_t count = 0;
     bool is_for_all = false;
     socklen_t peer_size = 0;
@@ -83,6 +85,7 @@ template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std:
 };
 
 /// Owns a socket, or another descriptor, and waits for it on an epoll_driver or a uring_driver.
+/// Requires: nothing else closes the descriptor before release().
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {
@@ -158,6 +161,23 @@ public:
         return detail::socket_access<Driver>::transfer(*this, from, true, false);
     }
 
+    /// Reads the available bytes, at least one, into several buffers, one after the other. Like
+    /// async_read_some() in all else. Uses the first 1,024 buffers (IOV_MAX).
+    /// Returns: the number of bytes; 0 at the end of the stream. If the buffers have no room,
+    /// returns 0 at once.
+    /// Requires: `into` and its buffers exist until the operation is over.
+    async_op<io_count> async_readv(std::span<const iovec> into) noexcept {
+        return detail::socket_access<Driver>::transfer(*this, into, false);
+    }
+
+    /// Writes from several buffers, one after the other, as many bytes as the socket accepts, at
+    /// least one. Like async_write_some() in all else. Uses the first 1,024 buffers (IOV_MAX).
+    /// Returns: the number of bytes.
+    /// Requires: `from` and its buffers exist until the operation is over.
+    async_op<io_count> async_writev(std::span<const iovec> from) noexcept {
+        return detail::socket_access<Driver>::transfer(*this, from, true);
+    }
+
     /// Accepts a connection on a listening socket.
     /// Returns: the connection, on the same driver. If the process has no more descriptors, returns
     /// too_many_files_open, and the connection stays in the queue. Close a descriptor, or wait,
@@ -224,17 +244,27 @@ async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
     p.made = basic_io_socket<Driver>(on, fd);
     return access::template start<typename access::connecting>(on, fd, true, std::move(p));
 }
+/// The options of listen_at().
+struct listen_options {
+    /// The most connections that wait to be accepted.
+    int backlog = SOMAXCONN;
+    /// True: several sockets of one user may listen at the address (SO_REUSEPORT), and the system
+    /// spreads the connections over them. All of them must set it.
+    bool reuse_port = false;
+};
+
 /// Makes a stream socket that listens at an address. Sets SO_REUSEADDR.
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
 template <class Driver>
 result<basic_io_socket<Driver>, std::error_code>
-listen_at(Driver& on, const sockaddr* at, socklen_t size, int backlog = SOMAXCONN) noexcept {
+listen_at(Driver& on, const sockaddr* at, socklen_t size, listen_options how = {}) noexcept {
     const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     basic_io_socket<Driver> made(on, fd);
     const int yes = 1;
     if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
+        (how.reuse_port && ::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) != 0) ||
+        ::bind(fd, at, size) != 0 || ::listen(fd, how.backlog) != 0) {
         return unexpected{std::error_code(errno, std::system_category())};
     }
     return made;
@@ -249,8 +279,9 @@ async_connect(Driver& on, const Address& to) noexcept {
 
 /// Listens at a sockaddr_in, sockaddr_in6 or sockaddr_un.
 template <class Driver, class Address>
-result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
-    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at,
+                                                           listen_options how = {}) noexcept {
+    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)}, how);
 }
 
 /// Makes a socket for datagrams that is bound to an address. Port 0 means any free port. To talk to
@@ -297,7 +328,7 @@ template <class Call> auto uninterrupted(Call call) noexcept {
     return n;
 }
 
-inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+inline bool is_would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
 // The operations of a socket. They use the waits of the driver.
 template <class Driver> struct socket_access {
@@ -311,12 +342,10 @@ template <class Driver> struct socket_access {
                    : unexpected{make_error_code(errc_of(what))};
     }
 
-    // Self::attempt(payload) makes the system call, and returns `waiting` if it would block.
+    // Self::attempt(payload) makes the system call. If the call would block, returns would_block().
     template <class Self, class Payload> struct operation : readiness {
         static constexpr bool stands_alone = true;
-        static detail::retry_on_grant<native_platform>& retry_on_grant(socket_payload& p) noexcept {
-            return p.retry;
-        }
+        static auto& retry_on_grant(Payload& p) noexcept { return p.retry; }
 
         // Calls attempt(), unless forget() was called for the file or the payload has an error.
         wait_status try_now(Payload& p) const noexcept {
@@ -327,11 +356,21 @@ template <class Driver> struct socket_access {
             return this->is_forgotten() ? wait_status::closed
                                         : static_cast<const Self&>(*this).attempt(p);
         }
+        template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
+            return readiness::enqueue(w, p, true);
+        }
     };
 
-    struct transferring : operation<transferring, transfer_payload> {
+    template <class Self> struct counted : operation<Self, transfer_payload> {
         using outcome = io_count;
 
+        io_count collect(wait_status what, transfer_payload& p) const noexcept {
+            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
+            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+        }
+    };
+
+    struct transferring : counted<transferring> {
         wait_status attempt(transfer_payload& p) const noexcept {
             const bool writes = this->which() == Driver::writable;
             if (p.size == 0 && !writes) {
@@ -348,7 +387,7 @@ template <class Driver> struct socket_access {
                 });
             }
             if (n < 0) {
-                return would_block(errno) ? wait_status::waiting : p.end(errno);
+                return is_would_block(errno) ? this->would_block() : p.end(errno);
             }
             const auto moved = static_cast<std::size_t>(n);
             p.count += moved;
@@ -356,16 +395,42 @@ template <class Driver> struct socket_access {
             p.size -= moved;
             return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
-        io_count collect(wait_status what, transfer_payload& p) const noexcept {
-            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
-            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+    };
+
+    // A transfer of several buffers.
+    struct transferring_pieces : counted<transferring_pieces> {
+        wait_status attempt(transfer_payload& p) const noexcept {
+            const bool writes = this->which() == Driver::writable;
+            const std::span pieces(reinterpret_cast<iovec*>(p.data),
+                                   std::min<std::size_t>(p.size, IOV_MAX));
+            const auto is_empty = [](const iovec& one) noexcept { return one.iov_len == 0; };
+            if (!writes && std::all_of(pieces.begin(), pieces.end(), is_empty)) {
+                return p.end(); // as for one buffer
+            }
+            const int from = this->fd;
+            msghdr all{};
+            all.msg_iov = pieces.data();
+            all.msg_iovlen = pieces.size();
+            ssize_t n = uninterrupted([&]() noexcept {
+                return writes ? ::sendmsg(from, &all, MSG_NOSIGNAL) : ::recvmsg(from, &all, 0);
+            });
+            if (n < 0 && errno == ENOTSOCK) {
+                const int number = static_cast<int>(pieces.size());
+                n = uninterrupted([&]() noexcept {
+                    return writes ? ::writev(from, pieces.data(), number)
+                                  : ::readv(from, pieces.data(), number);
+                });
+            }
+            if (n < 0) {
+                return is_would_block(errno) ? this->would_block() : p.end(errno);
+            }
+            p.count = static_cast<std::size_t>(n);
+            return p.end();
         }
     };
 
     // Sends or receives a datagram.
-    struct exchanging : operation<exchanging, transfer_payload> {
-        using outcome = io_count;
-
+    struct exchanging : counted<exchanging> {
         wait_status attempt(transfer_payload& p) const noexcept {
             const int at = this->fd;
             const bool sends = this->which() == Driver::writable;
@@ -382,14 +447,10 @@ template <class Driver> struct socket_access {
                 return sends ? ::sendmsg(at, &message, MSG_NOSIGNAL) : ::recvmsg(at, &message, 0);
             });
             if (n < 0) {
-                return would_block(errno) ? wait_status::waiting : p.end(errno);
+                return is_would_block(errno) ? this->would_block() : p.end(errno);
             }
             p.count = static_cast<std::size_t>(n);
             return p.end((message.msg_flags & MSG_TRUNC) != 0 ? EMSGSIZE : 0);
-        }
-        io_count collect(wait_status what, const transfer_payload& p) const noexcept {
-            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
-            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
         }
     };
 
@@ -415,9 +476,8 @@ template <class Driver> struct socket_access {
                     p.made = io_socket(static_cast<Driver&>(this->of), made);
                     return p.end();
                 }
-                if (errno !=
-                    ECONNABORTED) { // ECONNABORTED: this peer has gone, accept the next one
-                    return would_block(errno) ? wait_status::waiting : p.end(errno);
+                if (errno != ECONNABORTED) { // this peer has gone: accept the next one
+                    return is_would_block(errno) ? this->would_block() : p.end(errno);
                 }
             }
         }
@@ -427,7 +487,7 @@ template <class Driver> struct socket_access {
         wait_status attempt(connection_payload& p) const noexcept {
             pollfd file{this->fd, POLLOUT, 0};
             if (::poll(&file, 1, 0) <= 0) {
-                return wait_status::waiting;
+                return this->would_block();
             }
             int error = 0;
             socklen_t size = sizeof error;
@@ -438,8 +498,8 @@ template <class Driver> struct socket_access {
 
     // Makes an operation. If the driver cannot wait for the file, stores the error in the payload.
     template <class Op, class Payload>
-    static async_op<typename Op::outcome> start(Driver& on, int fd, bool writes,
-                                                Payload p) noexcept {
+    static typename Driver::template awaitable<typename Op::outcome>
+    start(Driver& on, int fd, bool writes, Payload p) noexcept {
         auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
         const auto way = readiness::way_of(writes ? Driver::writable : Driver::readable, its);
         Op op{readiness{{}, on, its, fd, way}};
@@ -453,6 +513,13 @@ template <class Driver> struct socket_access {
         p.size = bytes.size();
         p.is_for_all = all;
         return start<transferring>(of.driver(), of.fd(), writes, p);
+    }
+    static async_op<io_count> transfer(const io_socket& of, std::span<const iovec> pieces,
+                                       bool writes) noexcept {
+        transfer_payload p;
+        p.data = reinterpret_cast<std::byte*>(const_cast<iovec*>(pieces.data()));
+        p.size = pieces.size();
+        return start<transferring_pieces>(of.driver(), of.fd(), writes, p);
     }
 
     template <class Address>

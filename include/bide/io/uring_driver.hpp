@@ -380,7 +380,8 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
 };
 
 /// An epoll_driver that also reads and writes regular files. For epoll, a regular file is always
-/// ready, even if a read would block. This driver reads such a file without blocking a worker.
+/// ready, even if a read would block. This driver reads such a file without blocking a worker. The
+/// ring serves regular files only: for sockets and pipes, it is not clearly cheaper than epoll.
 ///
 /// When the kernel completes an operation, it interrupts the thread that began the operation. So a
 /// system call of that thread may fail with EINTR, as after a signal. The system calls of bide
