@@ -40,12 +40,12 @@ BUDGETS = {
     "channel/channel.hpp": (20, 3890, 113),
     "channel/select.hpp": (26, 5340, 129),
     "task/task.hpp": (27, 5380, 125),
-    "sched/scheduler.hpp": (47, 9550, 206),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6810, 184),
-    "parallel/fork_join.hpp": (53, 10770, 215),
-    "parallel/parallel_for.hpp": (54, 11170, 217),
-    "bide.hpp": (98, 19420, 243),
-    "bide.hpp BIDE_COMPILED": (87, 16380, 219),
+    "sched/scheduler.hpp": (47, 9650, 207),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6820, 184),
+    "parallel/fork_join.hpp": (53, 10910, 216),
+    "parallel/parallel_for.hpp": (54, 11310, 217),
+    "bide.hpp": (98, 19610, 243),
+    "bide.hpp BIDE_COMPILED": (87, 16480, 220),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
