@@ -59,9 +59,9 @@ template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 //
 // Why the head is not forgotten: if the head is a thread, the mutex floats only while `notified` is
 // set. Before the head sleeps again, it makes one CAS under the queue's lock. If the mutex is free,
-// the CAS takes it. If not, the CAS clears `notified`, and the next unlock comes after the CAS. That
-// unlock finds `notified` clear and wakes the head again. If the head is cancelled while the mutex
-// floats, the mutex is granted to the next waiter.
+// the CAS takes it. If not, the CAS clears `notified`, and the next unlock comes after the CAS.
+// That unlock finds `notified` clear and wakes the head again. If the head is cancelled while the
+// mutex floats, the mutex is granted to the next waiter.
 //
 // Why the coroutine is not forgotten: `resumed` is cleared only by its own CAS, which takes the
 // mutex, queues the coroutine or, after its cancellation, gives up the attempt. In the last two
@@ -223,9 +223,9 @@ public:
     // The amount of a coroutine that an unlock may resume to try. It then calls take_resumed().
     static constexpr std::ptrdiff_t can_retry = 2;
 
-    // Called by a coroutine with the amount can_retry, after it was resumed or was handed the mutex.
-    // Returns true if it has the mutex now. If another caller has the mutex, returns false: then,
-    // if `stays` is true, the coroutine has to call link(w, true).
+    // Called by a coroutine with the amount can_retry, after it was resumed or was handed the
+    // mutex. Returns true if it has the mutex now. If another caller has the mutex, returns false:
+    // then, if `stays` is true, the coroutine has to call link(w, true).
     bool take_resumed(bool stays) noexcept {
         // Order: relaxed; the coroutine runs after the unlock, and `resumed` has not changed since.
         word seen = word_.load(std::memory_order_relaxed);
