@@ -628,6 +628,20 @@ TEST_CASE("adaptive_mutex: a coroutine is overtaken until it runs, and only so o
         l.unlock(&l);
         MODEL_REQUIRE(w.is_complete() && l.take_resumed(true) && !l.try_take());
     });
+    model::check("adaptive_mutex: a coroutine tries at the last overtake", [] {
+        held_lock l;
+        coroutine w(l);
+        l.unlock(&l);
+        for (int i = 1; i < most_overtakes; ++i) {
+            MODEL_REQUIRE(l.try_take());
+            l.unlock(&l);
+        }
+        MODEL_REQUIRE(l.try_take());
+        model::thread resumed([&] { w.lock(l); });
+        l.unlock(&l); // keeps it for the coroutine, or hands it over
+        MODEL_REQUIRE(!l.try_take());
+        resumed.join();
+    });
     model::check("adaptive_mutex: the next head is overtaken as often", [] {
         held_lock l;
         coroutine first(l);
