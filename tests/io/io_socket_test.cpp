@@ -426,6 +426,11 @@ TEST_CASE_METHOD(on_loop, "io_socket: reads into several buffers and writes from
         REQUIRE(finish(loop, std::move(writing)).value() == 7);
     }
     SECTION("without room, a read takes nothing and does not wait") {
+        const auto without_room = [&]() -> task<io_count> {
+            const std::array into{piece(none)};
+            co_return co_await pair.mine.async_readv(into).with_timeout(0ms);
+        };
+        REQUIRE(loop.run_until(without_room()).value() == 0);
         pair.put("x");
         REQUIRE(loop.run_until(read({})).value() == 0);
         REQUIRE(loop.run_until(read({piece(none), piece(none)})).value() == 0);
