@@ -1,4 +1,4 @@
-// # 13. A build graph
+// # 14. A build graph
 //
 // A build system runs commands that depend on each other: a library is linked when its objects are compiled, and the
 // tests run when all is linked. A `task_graph` has a node for each command and an edge for each dependency. It runs on
