@@ -53,9 +53,9 @@ public:
     ///   SIGSTOP), or if it is an error of a thread (SIGSEGV, SIGBUS, SIGFPE, SIGILL).
     /// - The error of the system if there are no descriptors or no memory for the thread.
     template <std::same_as<int>... Signals>
-    explicit signal_set(Signals... signals) : monitor_(detail::process_monitor::get()) {
+    explicit signal_set(Signals... numbers) : monitor_(detail::process_monitor::get()) {
         monitor_.enter(set_);
-        (take(signals), ...);
+        (take(numbers), ...);
     }
     signal_set& operator=(signal_set&&) = delete;
 

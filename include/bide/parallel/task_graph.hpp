@@ -702,8 +702,8 @@ struct graph_options {
 
 /// A graph of functions and coroutines, called nodes. A node starts when all its predecessors have
 /// ended. Nodes that do not depend on each other run in parallel. A graph can run any number of
-/// times. If its nodes are plain functions, each run but the first allocates nothing. Only the queue
-/// of a worker grows for a while, if hundreds of its nodes are ready at a time.
+/// times. If its nodes are plain functions, each run but the first allocates nothing. Only the
+/// queue of a worker grows for a while, if hundreds of its nodes are ready at a time.
 ///
 /// \code
 /// bide::task_graph graph;
