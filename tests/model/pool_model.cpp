@@ -617,7 +617,7 @@ struct shift {
     const int count;
     const unsigned threads;
     parker tokens[2];
-    job all[4];
+    job all[3];
 };
 
 // How a job is pushed from outside: for any worker, of a class, or for one thread.
@@ -671,26 +671,6 @@ TEST_CASE("pool: another worker runs what a busy worker pushes") {
     check_at_random("pushed into a LIFO slot and a ring, at random", [] { pushed_beside(2); });
     check_at_random("a job pushes and goes on, at random", [] { pushes_and_goes_on(1); });
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
-}
-
-// Job 0 leaves job 1 in its ring and runs until that has run. Job 3, which is pinned to worker 1,
-// does so, too. If worker 1 has left job 1 to worker 0, worker 2 has to run job 1.
-void left_to_its_owner(std::int64_t nap) {
-    shift s({3, true, nullptr, nap}, 4);
-    s.all[0].pushes = 2;
-    s.all[0].looks = &s.all[1].done;
-    s.all[3].looks = &s.all[1].done;
-    s.push(0);
-    s.start();
-    s.push_pinned(1, 3);
-    s.end();
-}
-
-TEST_CASE("pool: a job that a thief leaves to its owner is taken if the owner does not run it") {
-    model::check_at_random("a job is left, at random", {.runs = 4'000},
-                           [] { left_to_its_owner(0); });
-    model::check_at_random("a job is left beside a timed sleeper, at random",
-                           {.runs = 2'000, .timeouts = 3}, [] { left_to_its_owner(100'000); });
 }
 
 TEST_CASE(
