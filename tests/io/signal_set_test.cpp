@@ -303,6 +303,7 @@ TEST_CASE(
     REQUIRE(end.has_exited(7));
 }
 
+#if BIDE_TESTS_CAN_DIE_AT_WORK
 TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
           "[promise.signal-restored]") {
     signal_set set(SIGHUP, SIGUSR1);
@@ -336,6 +337,7 @@ TEST_CASE("signal_set: a signal to a child of fork() is not its parent's",
     REQUIRE(own.has_exited(7));
     REQUIRE(set.wait_for(1ms) == std::nullopt);
 }
+#endif
 
 #if BIDE_TESTS_CAN_DIE
 TEST_CASE("signal_set: destroyed while it has waiters, it ends the process") {
