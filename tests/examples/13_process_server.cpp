@@ -159,5 +159,5 @@ int main() {
 }
 
 // **Limits.** A child that starts children of its own does not pass a signal on to them. If it has a group of its own
-// (`child_options::has_own_group`), `::kill(-child.pid(), SIGTERM)` reaches all of them, and Ctrl-C in the terminal
+// (`child_options::has_own_group`), kill(2) with `-child.pid()` reaches all of them, and Ctrl-C in the terminal
 // reaches none: the server decides. If the server itself is killed by SIGKILL, its children run on.

@@ -44,9 +44,11 @@ using exit_result = result<exit_status, std::error_code>;
 
 /// The options of child_process::spawn().
 struct child_options {
-    /// The standard input, output and error of the child: descriptors of this process. -1: those of
-    /// this process. The caller keeps its descriptors, and closes them as before.
-    int in = -1, out = -1, err = -1;
+    /// The standard input of the child: a descriptor of this process, or -1 for that of this
+    /// process. The caller keeps its descriptor, and closes it as before.
+    int in = -1;
+    int out = -1; ///< the standard output, as the input
+    int err = -1; ///< the standard error, as the input
 
     /// Variables as "NAME=value". They replace the variables of this process that have the same
     /// names.
@@ -55,7 +57,7 @@ struct child_options {
     bool inherits_environment = true;
 
     /// If true, the child leads a process group of its own. A Ctrl-C in the terminal does not reach
-    /// it, and `::kill(-child.pid(), n)` sends a signal to the child and its children.
+    /// it, and kill(2) with `-child.pid()` sends a signal to the child and its children.
     bool has_own_group = false;
 
     /// If true, the destructor of the child_process sends SIGKILL to the child.
