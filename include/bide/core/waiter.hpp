@@ -917,11 +917,11 @@ template <class Q, class Platform> struct thread_wait {
         // already, the callback runs here at once. The callback may access the primitive: the
         // destructor of the callback waits until a running callback has ended, and the primitive
         // exists until this wait has returned.
-        return wait(queue, amount, end, token.stop_possible(), [&](waiter& w) noexcept {
-            const auto stop = [&queue, &w]() noexcept {
+        return wait(queue, amount, end, token.stop_possible(), [&](waiter& one) noexcept {
+            const auto stop = [&queue, &one]() noexcept {
                 const wake_scope<Platform> away(detail::post_all{});
-                if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
-                    w.publish(wait_status::stopped);
+                if (!one.is_complete() && queue.cancel(one, wait_status::stopped)) {
+                    one.publish(wait_status::stopped);
                 }
             };
             return typename Platform::template stop_callback<std::remove_const_t<decltype(stop)>>(

@@ -146,8 +146,8 @@ inline std::int64_t moves_of(const waiter& w) noexcept { return w.refreshes; }
 // Returns the observation of that boot, unless the entry moved after it; nullptr if there is none.
 template <class Entry>
 const stored_observation* find_observation(const Entry& e, std::string_view boot) noexcept {
-    const auto found = std::ranges::find_if(e.observed, [&](const stored_observation& o) {
-        return o.boot == boot && o.moves == moves_of(e);
+    const auto found = std::ranges::find_if(e.observed, [&](const stored_observation& one) {
+        return one.boot == boot && one.moves == moves_of(e);
     });
     return found != e.observed.end() ? &*found : nullptr;
 }

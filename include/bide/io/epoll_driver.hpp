@@ -258,11 +258,11 @@ public:
     /// exists.
     ~basic_readiness_driver() override {
         unsigned long long waiting = 0;
-        entries_.each([&waiting](entry& e) noexcept {
-            const guard section(e.locked);
-            for (auto& queue : e.queues) {
-                for (; !queue.empty(); ++waiting) {
-                    queue.pop();
+        entries_.each([&waiting](entry& one) noexcept {
+            const guard section(one.locked);
+            for (auto& waiters : one.queues) {
+                for (; !waiters.empty(); ++waiting) {
+                    waiters.pop();
                 }
             }
         });
@@ -327,9 +327,9 @@ protected:
     // is made later finds that there is no attachment, and fails [growing_table.chunk].
     void detached() noexcept override {
         wake_list gone;
-        entries_.each([&gone](entry& e) noexcept {
-            const guard section(e.locked);
-            e.end_waits(gone);
+        entries_.each([&gone](entry& one) noexcept {
+            const guard section(one.locked);
+            one.end_waits(gone);
         });
         gone.publish(wait_status::closed);
     }

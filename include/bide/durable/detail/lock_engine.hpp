@@ -103,11 +103,11 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
     if (!mine.uses_kept) {
         known.reset();
     }
-    const auto keep = [&](slot_version version, std::string value) {
+    const auto keep = [&](slot_version version, std::string text) {
         const bool is_of_server = known->server_ms || known->counter;
         if (mine.keeps && is_of_server && !known->fell_back && !known->lost_acknowledged) {
             mine.kept = {.version = version,
-                         .value = std::move(value),
+                         .value = std::move(text),
                          .server_ms = known->server_ms,
                          .counter = known->counter};
             mine.kept_ms = known_ms;
