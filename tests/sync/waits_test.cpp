@@ -385,7 +385,9 @@ TEST_CASE("wait: a coroutine destroyed after the grant gives it back",
     }
     w->open();
     REQUIRE(later.size() == (w.opens_for_all() && has_waiter ? 2 : 1));
-    if (!w.opens_for_all()) {
+    const bool may_overtake =
+        std::string_view(w.of.name) == "adaptive_mutex"; // until the coroutine runs
+    if (!w.opens_for_all() && !may_overtake) {
         CHECK_FALSE(w->is_open()); // no thread overtakes
         CHECK_FALSE(w->wait_for(1ms));
     }
