@@ -799,6 +799,7 @@ public:
     /// Throws: in this call, what check() throws, and std::invalid_argument, if the limit is zero.
     /// When awaited, what run() throws.
     /// Cancellation: as a stop of graph_options::stop.
+    template <class = void> // without a call, the compiler makes no code for the frame
     task<> async_run(task_runner& where, graph_options how = {}) {
         require_limit(how);
         graph_.check();
@@ -822,7 +823,7 @@ private:
         }
     }
     template <bool IsCondition, class F> node insert(std::string_view name, F&& function);
-    task<> run_on(task_runner& where, graph_options how);
+    template <class = void> task<> run_on(task_runner& where, graph_options how);
     static void write_dot(std::string& out, const detail::graph& of, const std::string& prefix);
 
     detail::graph graph_;
@@ -1006,7 +1007,7 @@ inline task_graph::node task_graph::add(std::string_view name, task_graph& other
     return node(graph_.add<detail::graph_module>(name, other));
 }
 
-inline task<> task_graph::run_on(task_runner& where, graph_options how) {
+template <class> task<> task_graph::run_on(task_runner& where, graph_options how) {
     if (this_task::is_cancelled()) {
         detail::throw_error(errc::stopped);
     }
