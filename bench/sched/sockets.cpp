@@ -1,5 +1,6 @@
 // A server with many connections that stay open: small requests, small replies, one request at a time on each
-// connection. The client is a thread of plain epoll, so the processor time of the server is that of the others.
+// connection. The client is a thread of plain epoll, so the processor time of the server is that of all threads but
+// this one.
 
 #include "sched/pools.hpp"
 #include "sched/usage.hpp"

@@ -234,7 +234,7 @@ public:
         if (how.error != 0) {
             return failed(how.error);
         }
-        return watched(monitor, pid, options.is_killed_at_end);
+        return adopt(monitor, pid, options.is_killed_at_end);
     }
 
     /// Takes over the child of `other`.
@@ -314,8 +314,8 @@ private:
     }
 
     // Watches a child that was started. After an error, ends the child.
-    static result<child_process, std::error_code> watched(detail::process_monitor& monitor,
-                                                          ::pid_t pid, bool is_killed_at_end) {
+    static result<child_process, std::error_code> adopt(detail::process_monitor& monitor,
+                                                        ::pid_t pid, bool is_killed_at_end) {
         auto made = std::make_shared<detail::child_state>(monitor, pid);
         made->is_killed_at_end = is_killed_at_end;
         if (const int error = detail::child_state::watch(made); error == ESRCH) {

@@ -1,4 +1,4 @@
-//! Algorithms over memory, as bench/fork_join/contested.cpp has them for the others.
+//! Algorithms over memory, as bench/fork_join/contested.cpp has them for its other peers.
 
 use crate::support::{time_runs, Job};
 use rayon::prelude::*;
