@@ -411,7 +411,7 @@ def main():
     if given.svg:
         rounds = max(len(r.rounds) for t in tables for r in t.rows())
         disturbed = "" if "machine" in context else "; !: other programs used the processors"
-        lines = [machine, f"medians of {rounds} rounds{disturbed}", context.get("command", "")]
+        lines = [machine, f"medians of {rounds} rounds{disturbed}"]
         notes = {t.name.rpartition("/")[0]: t.note for t in tables}
         found = curves_of(tables)
         drawn = curves_chart(given.title, lines, found, notes) if found else chart(given.title, lines, tables)
