@@ -11,5 +11,16 @@ s/explicit(.*)$/explicit/
 # Doxygen takes the next class for a part of what is instantiated.
 s/^BIDE_COMPILED_TEMPLATE(.*)$//
 /^BIDE_COMPILED_TEMPLATE(/,/)$/ s/.*//
-# The guide is pages here, and programs in the sources.
-s|](../../tests/examples/README.md)|](@ref guide)|
+# Doxygen links declarations of friends, and does not show them. An operator that is one is shown as a member.
+/^ *template <[^{}]*>$/ {
+    N
+    s/^.*\n *friend [^{]*;$//
+}
+/friend .*operator/! s/^ *\(template <[^{}]*> \)*friend [^{]*;$//
+s/friend \(.*operator.*\) = default;$/\1; \/\/\/< Compares all members./
+s/friend \(.*operator\)/\1/
+# Where a class is defined, it says what it is.
+/^\/\/\/ \(See .*[.]hpp[.]\|\\overload\)$/ {
+    N
+    s/^.*\n\(.*\(class\|struct\) [a-z_]*;\)$/\1/
+}

@@ -72,11 +72,13 @@ list(SORT chapters)
 list(TRANSFORM chapters REPLACE "[.]cpp$" "")
 file(REMOVE_RECURSE "${OUT}")
 set(contents "# Guide {#guide}\n\nA chapter is a whole program, which the tests run.\n\n")
+string(ASCII 194 160 no_break) # a space, in UTF-8
 foreach(chapter IN LISTS chapters)
     make_page(${chapter} page title summary)
     if(chapters MATCHES "(^|;)${chapter};([^;]+)")
         string(APPEND page "Next: @ref guide_${CMAKE_MATCH_2}\n")
     endif()
+    string(REPLACE ". " ".${no_break}" title "${title}") # or Doxygen reads a list
     file(WRITE "${OUT}/${chapter}.md" "# ${title} {#guide_${chapter}}\n\n${page}")
     string(APPEND contents "- @subpage guide_${chapter} – ${summary}\n")
 endforeach()

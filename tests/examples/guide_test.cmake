@@ -30,7 +30,7 @@ foreach(chapter IN LISTS sources)
 
     file(READ ${WORK}/${chapter}.md page)
     string(REGEX MATCH "^0?([0-9]+)" number ${chapter})
-    if(NOT page MATCHES "^# ${CMAKE_MATCH_1}[.] [^\n]+ [{]#guide_${chapter}[}]\n\n+[A-Z]")
+    if(NOT page MATCHES "^# ${CMAKE_MATCH_1}[.][^\n]+ [{]#guide_${chapter}[}]\n\n+[A-Z]")
         message(FATAL_ERROR "${chapter}: no title with its number, or no text after it")
     endif()
     set(shown "\n")

@@ -4,17 +4,6 @@
 
 /// \file
 /// Sends every value to every subscriber. A sender never waits; a slow subscriber misses values.
-///
-/// \code
-/// bide::broadcast<int> prices(16); // keeps the last 16 values
-/// std::jthread reader([values = prices.subscribe()]() mutable {
-///     while (auto price = values.recv()) std::printf("%d\n", *price); // until closed, or late
-/// });
-/// prices.send(7); // the number of subscribers; never blocks
-/// prices.close();
-/// \endcode
-///
-/// In a coroutine: `co_await values.async_recv()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/result.hpp>
@@ -171,6 +160,17 @@ private:
 /// Sends each value to every subscriber. The last `capacity` values are kept for subscribers that
 /// have not received them. A value is destroyed when newer values displace it, or when the
 /// broadcast and all its subscribers are destroyed. A send allocates; a receive and a wait do not.
+///
+/// \code
+/// bide::broadcast<int> prices(16); // keeps the last 16 values
+/// std::jthread reader([values = prices.subscribe()]() mutable {
+///     while (auto price = values.recv()) std::printf("%d\n", *price); // until closed, or late
+/// });
+/// prices.send(7); // the number of subscribers; never blocks
+/// prices.close();
+/// \endcode
+///
+/// In a coroutine: `co_await values.async_recv()`.
 ///
 /// Subscribers copy values without a lock, so several may copy one value at the same time. The last
 /// thread that refers to a value destroys it.

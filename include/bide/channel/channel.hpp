@@ -5,19 +5,8 @@
 /// \file
 /// A bounded queue that can be closed. Many threads and coroutines send to it and receive from it.
 ///
-/// \code
-/// bide::channel<int> numbers(64); // contains at most 64 items
-/// std::jthread producer([&] {
-///     for (int i = 1; i <= 1000; ++i)
-///         if (!numbers.send(i)) return; // blocks while the channel is full; fails if it is closed
-///     numbers.close();
-/// });
-/// int sum = 0;
-/// for (int n : numbers) sum += n; // until the channel is closed and empty; or: numbers.recv()
-/// \endcode
-///
-/// In a coroutine: `co_await numbers.async_send(i)` and `co_await numbers.async_recv()`, with a
-/// header of `task`, or core/async_op.hpp.
+/// The functions for coroutines, async_send() and async_recv(), need a header of `task`, or
+/// core/async_op.hpp.
 ///
 /// Items go through a lock-free ring. If the ring is full, a sender waits in a queue. If the ring
 /// is empty, a receiver waits in another queue. The thread that makes room also moves in the item
@@ -917,6 +906,20 @@ private:
 /// waiters of one side are served in the order in which they came. If a send or a receive can
 /// complete immediately, it does so, even if other callers of its side wait.
 ///
+/// \code
+/// bide::channel<int> numbers(64); // contains at most 64 items
+/// std::jthread producer([&] {
+///     for (int i = 1; i <= 1000; ++i)
+///         if (!numbers.send(i)) return; // blocks while the channel is full; fails if it is closed
+///     numbers.close();
+/// });
+/// int sum = 0;
+/// for (int n : numbers) sum += n; // until the channel is closed and empty; or: numbers.recv()
+/// \endcode
+///
+/// With a time-out: `numbers.try_recv_for(50ms)`. In a coroutine: `co_await numbers.async_recv()`,
+/// and with a time-out `co_await numbers.async_recv().with_timeout(50ms)`.
+///
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
 /// gets the item. If no receiver waits, the item goes back into the channel, behind all items in
@@ -929,7 +932,7 @@ private:
 /// assignment of T is used. If the move constructor of T is explicit, call send(T(...)).
 ///
 /// An over-aligned T is aligned inside the channel. But g++ and clang allocate the frame of a
-/// coroutine with an alignment of only __STDCPP_DEFAULT_NEW_ALIGNMENT__. If a coroutine waits for a
+/// coroutine with an alignment of only `__STDCPP_DEFAULT_NEW_ALIGNMENT__`. If a coroutine waits for a
 /// T with a greater alignment, give the promise type of the coroutine an operator new that aligns,
 /// or send a std::unique_ptr<T>. bide::task has no such operator.
 ///

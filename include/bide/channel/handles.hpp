@@ -157,6 +157,15 @@ private:
 /// A copy is one more sender. If the last sender is dropped, the channel is closed: the receivers
 /// receive the items in it, and then learn that it is closed.
 ///
+/// \code
+/// auto [sender, receiver] = bide::make_channel<int>(8);
+/// std::jthread producer([to = std::move(sender)]() mutable {
+///     for (int i = 0; i < 3 && to.send(i); ++i) {} // until the last receiver is dropped
+/// }); // its end drops the last sender, which closes the channel
+/// int sum = 0;
+/// for (int n : receiver) sum += n;
+/// \endcode
+///
 /// A moved-from sender acts as a sender of a closed channel: a send gets its item back. One such
 /// channel is made for each type of channel, when it is first needed, and is never destroyed. The
 /// program terminates if there is no memory for it.

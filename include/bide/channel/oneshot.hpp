@@ -4,16 +4,6 @@
 
 /// \file
 /// A channel for one value, from one sender to one receiver: the reply to a request, for example.
-///
-/// \code
-/// auto [sender, receiver] = bide::oneshot<int>();
-/// std::jthread worker([reply = std::move(sender)]() mutable {
-///     const auto sent = std::move(reply).send(42); // fails if the receiver is gone
-/// });
-/// bide::result<int> answer = receiver.recv(); // errc::closed if the sender was destroyed
-/// \endcode
-///
-/// In a coroutine: `co_await receiver.async_recv()`.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
@@ -208,6 +198,16 @@ template <class T, class Platform> class basic_oneshot_receiver;
 /// Sends the value of a oneshot channel. The channel has two ends, a sender and a receiver, each
 /// with one owner. Either end may be destroyed while the other is in use. Only oneshot() allocates.
 /// If a value was sent and not received, the end that is destroyed last destroys the value.
+///
+/// \code
+/// auto [sender, receiver] = bide::oneshot<int>();
+/// std::jthread worker([reply = std::move(sender)]() mutable {
+///     const auto sent = std::move(reply).send(42); // fails if the receiver is gone
+/// });
+/// bide::result<int> answer = receiver.recv(); // errc::closed if the sender was destroyed
+/// \endcode
+///
+/// In a coroutine: `co_await receiver.async_recv()`.
 ///
 /// T is moved under a lock. The move constructor of T and the destructor of a moved-from T must not
 /// use the channel.

@@ -140,6 +140,13 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// first. compare(a, b) returns true if a is less than b, as for std::priority_queue. Equal items
 /// come out in the order in which they came in. The channel contains at most `capacity` items.
 ///
+/// \code
+/// bide::priority_channel<int> urgent(16);
+/// if (urgent.send(1) && urgent.send(7)) { // neither fails: the channel is open
+///     auto first = urgent.recv();         // 7
+/// }
+/// \endcode
+///
 /// Only the items in the channel are ordered. If the channel is full, senders wait in the order in
 /// which they came, whatever they send. So each sender waits for a limited number of receives, even
 /// if its item is low. A receive takes the greatest item, and then the item of the first waiting

@@ -76,6 +76,12 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// errc::stopped. replace() returns the removed item; the other forms of send destroy it, without a
 /// lock.
 ///
+/// \code
+/// bide::sliding_channel<int> latest(2);
+/// for (int i = 1; i <= 3 && latest.send(i); ++i) {} // the last send removes 1
+/// auto first = latest.recv();                       // 2
+/// \endcode
+///
 /// Each item is received at most once, by one of the receivers, so T need not be copyable. In a
 /// watch (channel/watch.hpp), each receiver copies the latest value. In a broadcast
 /// (channel/broadcast.hpp), each subscriber gets every value, or learns how many it has missed.

@@ -572,6 +572,13 @@ private:
 /// and never returns errc::full, errc::timeout or errc::stopped. If senders are faster than
 /// receivers, the channel fills the memory.
 ///
+/// \code
+/// bide::unbounded_channel<std::string> log;
+/// if (!log.send("started")) return; // never waits; fails if the channel is closed
+/// auto line = log.recv();           // in a coroutine: co_await log.async_recv()
+/// log.close();
+/// \endcode
+///
 /// Receivers are served in the order in which they came. If a send succeeded, its item is received
 /// or stays in the channel, also after close(). If the item was granted to a coroutine that is
 /// destroyed before it resumes, the next waiting receiver gets the item. If no receiver waits, the

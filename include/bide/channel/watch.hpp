@@ -5,18 +5,6 @@
 /// \file
 /// A value that changes, and receivers that wait for a change: a configuration, a progress, a
 /// state. Only the latest version is kept.
-///
-/// \code
-/// bide::watch<int> level(1);
-/// std::jthread reader([seen = level.subscribe()]() mutable {
-///     while (seen.changed()) std::printf("%d\n", seen.get()); // until closed
-/// });
-/// level.send(2);
-/// level.modify([](int& l) { ++l; });
-/// level.close();
-/// \endcode
-///
-/// In a coroutine: `co_await seen.async_changed()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/result.hpp>
@@ -269,6 +257,18 @@ private:
 /// While a value is copied or destroyed, no lock is held that a reader might wait for. Several
 /// threads may copy a value at the same time; the last thread that refers to it destroys it. A send
 /// and a modify() allocate the new value; nothing else allocates.
+///
+/// \code
+/// bide::watch<int> level(1);
+/// std::jthread reader([seen = level.subscribe()]() mutable {
+///     while (seen.changed()) std::printf("%d\n", seen.get()); // until closed
+/// });
+/// level.send(2);
+/// level.modify([](int& l) { ++l; });
+/// level.close();
+/// \endcode
+///
+/// In a coroutine: `co_await seen.async_changed()`.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 

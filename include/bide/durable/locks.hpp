@@ -171,6 +171,12 @@ private:
 
 /// A counting semaphore for all processes and machines that share a slot: for example, at most
 /// three calls to a vendor at once.
+///
+/// \code
+/// bide::durable_semaphore calls(bide::file_slot("vendor.lock"), 3); // three holders on this machine
+/// auto held = calls.acquire(); // in a coroutine: co_await calls.async_acquire()
+/// if (!held) std::puts(held.error().message().c_str());
+/// \endcode
 class durable_semaphore {
 public:
     /// Constructs a semaphore of `permits` permits on a slot. The first contender stores its
@@ -261,6 +267,13 @@ private:
 
 /// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit. If
 /// a holder acquires it again, that call waits, unless it uses the same ticket.
+///
+/// \code
+/// bide::durable_mutex nightly(bide::file_slot("nightly.lock"));
+/// if (auto held = nightly.try_acquire()) {
+///     std::puts("this process does it tonight");
+/// }
+/// \endcode
 class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.

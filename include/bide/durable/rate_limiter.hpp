@@ -57,6 +57,11 @@ struct rate_wait {
 /// available in any period of length t is at most burst + count * (t + 1 ms) / period. The 1 ms is
 /// there because clocks count milliseconds. No rate is rounded.
 ///
+/// \code
+/// bide::durable_rate_limiter calls(bide::file_slot("vendor.rate"), 10, std::chrono::seconds(1));
+/// if (auto got = calls.acquire()) std::puts("one call"); // at most 10 a second, over all processes
+/// \endcode
+///
 /// An acquisition takes its tokens from the record at once, and then waits until they are
 /// available. So tokens are acquired in the order of the requests, over all processes. If the
 /// caller gives up, its tokens are returned, unless other tokens were taken later: then they are

@@ -242,6 +242,15 @@ template <class T> using join_set_child = basic_join_set_child<T, native_platfor
 /// Runs tasks on a scheduler or a run_loop. join_next() returns their outcomes in the order in
 /// which the tasks end. T is the type of their values. A child that fails cancels no other child.
 ///
+/// \code
+/// bide::join_set<int> downloads(workers);
+/// downloads.spawn(fetch("a"));
+/// downloads.spawn(fetch("b"));
+/// while (auto size = downloads.join_next()) { // in a coroutine: co_await downloads.async_join_next()
+///     std::printf("%d\n", *size);             // the first that ends comes first
+/// }
+/// \endcode
+///
 /// Thread safety: several threads may call the functions of a set at once, except the destructor. A
 /// child may spawn and cancel.
 /// Requires: a child does not wait for its own set.

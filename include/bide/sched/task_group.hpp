@@ -425,6 +425,16 @@ void block_until(group::end& until, task_home& home) noexcept;
 /// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails
 /// cancels the other children.
 ///
+/// \code
+/// bide::task<> crawl(bide::task_runner& workers) {
+///     auto children = [](bide::task_group& group) -> bide::task<> {
+///         co_await group.async_spawn(fetch("a"));
+///         co_await group.async_spawn(fetch("b"));
+///     };
+///     co_await bide::task_group::run(workers, 100, children); // at most 100 children at a time
+/// } // all children have ended
+/// \endcode
+///
 /// A group may have a limit on the number of children at a time. At the limit, spawn() blocks until
 /// there is room for one more child, and async_spawn() waits for room. A child occupies its room
 /// until it has ended and its frame is destroyed. Callers get room in the order in which they began

@@ -14,6 +14,12 @@ struct runner_access;
 /// on the thread that runs the loop. A function that takes a `task_runner&` can start its tasks on
 /// any of them.
 ///
+/// \code
+/// void start(bide::task_runner& where) { // a scheduler or a run_loop
+///     where.spawn([] { std::puts("on a worker, or in the loop"); }).detach();
+/// }
+/// \endcode
+///
 /// A runner shuts down in its destructor or earlier. After that, it refuses new tasks.
 class task_runner {
 public:

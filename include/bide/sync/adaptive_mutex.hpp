@@ -516,6 +516,17 @@ private:
 /// of a select, a callback_wait, or another operation of a coroutine, unlock() always hands it the
 /// mutex.
 ///
+/// \code
+/// bide::adaptive_mutex mutex;
+/// int hits = 0;
+/// {
+///     std::lock_guard lock(mutex); // in a thread: blocks
+///     ++hits;
+/// }
+/// auto lock = co_await mutex.async_lock(); // in a coroutine: suspends it
+/// ++hits;
+/// \endcode
+///
 /// lock_operations has the functions that lock it: lock(), with a stop token or without,
 /// try_lock(), try_lock_for(), try_lock_until(), async_lock(). try_lock() locks it even if there
 /// are waiters.

@@ -199,6 +199,12 @@ struct no_completion {
 /// arrival of a phase calls the completion function, begins the next phase, and lets every waiter
 /// of the phase through. No arrival is possible between the last arrival and the next phase.
 ///
+/// \code
+/// bide::barrier step(2, []() noexcept { std::puts("both are here"); });
+/// std::jthread other([&] { step.arrive_and_wait(); });
+/// step.arrive_and_wait(); // in a coroutine: co_await step.async_arrive_and_wait()
+/// \endcode
+///
 /// An arrival counts, even if the wait after it ends by a stop or a time-out. If the caller has the
 /// token of the arrival, it may wait again.
 ///

@@ -337,6 +337,14 @@ private:
 /// one queue, first come, first served, so neither side starves. The mutex is biased at first. The
 /// bias begins again after as many reads without a wait as there are slots.
 ///
+/// \code
+/// bide::biased_shared_mutex mutex;
+/// {
+///     std::shared_lock reader(mutex); // writes no cache line that another reader writes
+/// }
+/// std::unique_lock writer(mutex); // waits for the readers, and makes the next reads slower
+/// \endcode
+///
 /// The price: a writer that ends the bias writes all slots. The mutex takes a pair of cache lines
 /// for each slot and one more pair: 2,176 bytes with 16 slots.
 ///

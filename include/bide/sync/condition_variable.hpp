@@ -333,6 +333,19 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// std::condition_variable with coroutines, time-outs and stop tokens. `Lock` is a std::unique_lock
 /// of a mutex, an adaptive_mutex or a shared_mutex, or a std::shared_lock of a shared_mutex.
 ///
+/// \code
+/// bide::mutex mutex; // or an adaptive_mutex, or a shared_mutex
+/// bide::condition_variable changed;
+/// std::deque<int> jobs;
+///
+/// std::unique_lock lock(mutex);
+/// changed.wait(lock, [&] { return !jobs.empty(); }); // in a thread
+/// co_await changed.async_wait(lock, [&] { return !jobs.empty(); }); // in a coroutine
+///
+/// jobs.push_back(1); // elsewhere, under the same mutex
+/// changed.notify_one();
+/// \endcode
+///
 /// A wait queues its waiter before it unlocks the mutex. So if the condition is changed under the
 /// mutex, a notification after the change is not lost. A notified waiter moves to the queue of the
 /// mutex, and wakes as the owner of the mutex. So notify_all() does not wake its waiters together.

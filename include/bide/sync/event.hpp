@@ -13,6 +13,12 @@ namespace bide { inline namespace BIDE_ABI {
 /// thread spins, for about 20 us, before it becomes a waiter. If set() and reset() both come before
 /// that, the thread may see neither, and then waits for the next set().
 ///
+/// \code
+/// bide::event ready;
+/// std::jthread waiter([&] { ready.wait(); }); // a coroutine: co_await ready.async_wait()
+/// ready.set(); // lets all waiters through, and later ones until reset()
+/// \endcode
+///
 /// Memory order: what happens before set() happens before the return of each later reset(), and of
 /// each wait that this set() lets through. This also holds if the event was set already. Suppose
 /// that a consumer resets the event, then looks for items, and waits if it finds none. This

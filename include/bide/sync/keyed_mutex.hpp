@@ -230,6 +230,12 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
 /// allocates memory for it, which is freed when the key has neither a holder nor a waiter. Apart
 /// from that, a wait allocates nothing.
 ///
+/// \code
+/// bide::keyed_mutex<std::string> accounts;
+/// auto held = accounts.lock("alice"); // a holder of "bob" is not in the way
+/// auto other = co_await accounts.async_lock("bob"); // in a coroutine
+/// \endcode
+///
 /// Requires: Equal does not use the keyed_mutex, because a lock of the table is held during the
 /// call.
 ///

@@ -13,6 +13,13 @@ namespace bide { inline namespace BIDE_ABI {
 /// A count that goes down to zero once. At zero, it lets every waiter through. It is std::latch for
 /// threads and coroutines, with time-outs and stop tokens.
 ///
+/// \code
+/// bide::latch done(2);
+/// std::jthread one([&] { done.count_down(); });
+/// std::jthread two([&] { done.count_down(); });
+/// done.wait(); // in a coroutine: co_await done.async_wait()
+/// \endcode
+///
 /// Destroys: a waiter that was let through, or saw the count at zero, may destroy the latch at
 /// once. A count_down() that lowered the count need not have returned. The following calls must
 /// have returned before: each count_down(0); each count_down() that throws; each wait() or

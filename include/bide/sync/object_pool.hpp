@@ -350,6 +350,12 @@ private:
 /// idle and the limit is not reached, the caller makes an object. If all objects are lent, the
 /// caller waits, first come, first served. The object that was returned last is lent first.
 ///
+/// \code
+/// bide::object_pool<connection> pool({.limit = 8}, [] { return connection("db"); });
+/// auto lease = pool.acquire(); // blocks while all are lent; a coroutine: co_await pool.async_acquire()
+/// lease->query("select 1");    // the destructor of the lease returns the connection
+/// \endcode
+///
 /// Several threads may call the two callables, `make` and `is_good`, at the same time. The
 /// callables run on the thread of the caller that borrows. The destructor of an object runs on the
 /// thread whose call destroys the object. No lock is held meanwhile. If `make` borrows from the

@@ -8,13 +8,7 @@
 /// The right to initialise the object is called the turn. One caller at a time has the turn; the
 /// other callers wait, first in, first out. If the caller that has the turn fails, by an exception
 /// or a cancelled task, the first waiter gets the turn. If it succeeds, every waiter is let
-/// through. An initialisation by a coroutine:
-///
-/// \code
-/// auto turn = co_await cell.async_begin(); // empty: another caller has initialised the cell
-/// if (turn) turn.set(co_await load());     // if load() throws, the turn goes to the next waiter
-/// use(*cell.get());
-/// \endcode
+/// through.
 ///
 /// task/lazy.hpp does the same in one call. It also has a value that holds its own initialisation
 /// function.
@@ -194,6 +188,11 @@ private:
 /// A flag that is set once, when an initialisation has succeeded. It is std::once_flag for threads
 /// and coroutines. An initialisation that calls begin() of the same flag waits for itself for ever.
 ///
+/// \code
+/// bide::once_flag flag;
+/// flag.call([] { std::puts("once"); }); // if it throws, the next caller tries
+/// \endcode
+///
 /// Memory order: what happens before set() happens before the return of each call that finds the
 /// flag set.
 ///
@@ -242,6 +241,12 @@ public:
 
 /// A value that is constructed once, when it is needed. T need not be movable. An initialisation
 /// that calls begin() of the same cell waits for itself for ever.
+///
+/// \code
+/// auto turn = co_await cell.async_begin(); // empty: another caller has initialised the cell
+/// if (turn) turn.set(co_await load());     // if load() throws, the turn goes to the next waiter
+/// use(*cell.get());
+/// \endcode
 ///
 /// Memory order: what happens before set() happens before the return of each call that finds the
 /// value.

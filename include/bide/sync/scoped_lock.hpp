@@ -121,6 +121,12 @@ private:
 /// earlier mutexes meanwhile. So other waiters do not starve it. The mutexes are locked in the
 /// order of their addresses.
 ///
+/// \code
+/// bide::mutex from;
+/// bide::mutex to;
+/// bide::scoped_lock both(from, to); // in a coroutine: co_await bide::async_lock_all(from, to)
+/// \endcode
+///
 /// Requires: if another thread holds one of the mutexes and waits for another one, it also locks
 /// them in the order of their addresses. All functions and classes of this header do so. A
 /// scoped_lock cannot be a case of a select, because it waits for several mutexes one after the

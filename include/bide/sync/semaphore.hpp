@@ -23,6 +23,13 @@ template <class Platform> class basic_semaphore;
 /// and the excess is dropped. This can happen only if other callers have released more permits than
 /// they acquired. There is no release(), because the name is ambiguous: std::unique_lock::release()
 /// forgets its lock, and semaphore::release() returns permits. Use reset() or forget().
+///
+/// \code
+/// bide::semaphore connections(8);
+/// bide::permit one(connections);                    // blocks
+/// bide::permit three(connections, std::try_to_lock); // owns one, or nothing
+/// if (three) three.reset();                         // releases it early
+/// \endcode
 template <class Platform> class [[nodiscard("name it")]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
 

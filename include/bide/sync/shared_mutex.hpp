@@ -203,6 +203,17 @@ private:
 /// reader at a time may have the right to upgrade its lock to an exclusive one. Not recursive, not
 /// even for readers: if a reader locks again behind a waiting writer, both wait for ever.
 ///
+/// \code
+/// bide::shared_mutex mutex;
+/// {
+///     std::shared_lock reader(mutex); // beside other readers
+/// }
+/// {
+///     std::unique_lock writer(mutex); // alone
+/// }
+/// auto reader = co_await mutex.async_lock_shared(); // in a coroutine
+/// \endcode
+///
 /// shared_lock_operations and lock_operations have the functions that lock and unlock it: lock()
 /// with a stop token or without, try_lock(), try_lock_for(), try_lock_until(), async_lock(),
 /// unlock(), each of these also with _shared in the name, and unlock_and_lock_shared().

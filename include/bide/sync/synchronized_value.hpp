@@ -14,6 +14,14 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// A value that is accessed only while its mutex is locked. The name comes from the Concurrency TS
 /// 2. Mutex is any Lockable; async_lock() requires a mutex of bide.
+///
+/// \code
+/// bide::synchronized_value<std::vector<int>> numbers;
+/// numbers.lock()->push_back(1); // unlocks at the end of the statement
+/// numbers.with([](std::vector<int>& all) { all.push_back(2); });
+/// auto held = co_await numbers.async_lock(); // in a coroutine
+/// held->push_back(3);
+/// \endcode
 template <class T, class Mutex> class synchronized_value {
 public:
     /// The type of the value.

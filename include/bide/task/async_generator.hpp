@@ -5,22 +5,6 @@
 /// \file
 /// async_generator<T>, a coroutine that yields items one by one and may wait between them.
 ///
-/// \code
-/// bide::async_generator<int> doubled(bide::channel<int>& from) { // the producer
-///     while (auto n = co_await from.async_recv()) {
-///         co_yield 2 * *n;
-///     }
-/// }
-/// bide::task<int> sum(bide::channel<int>& from) { // the consumer
-///     int all = 0;
-///     auto numbers = doubled(from);
-///     while (auto n = co_await numbers.next()) {
-///         all += *n;
-///     }
-///     co_return all;
-/// }
-/// \endcode
-///
 /// GCC before 13 destroys some temporaries of a co_yield or co_await expression twice
 /// (BIDE_BRACED_AWAIT_BUG in core/config.hpp). To avoid this, give a braced aggregate a name in an
 /// earlier statement.
@@ -274,6 +258,22 @@ private:
 
 /// A coroutine that yields items of type T. The first next() starts it. Each next() runs it until
 /// it yields an item. T is a value type or an lvalue reference.
+///
+/// \code
+/// bide::async_generator<int> doubled(bide::channel<int>& from) { // the producer
+///     while (auto n = co_await from.async_recv()) {
+///         co_yield 2 * *n;
+///     }
+/// }
+/// bide::task<int> sum(bide::channel<int>& from) { // the consumer
+///     int all = 0;
+///     auto numbers = doubled(from);
+///     while (auto n = co_await numbers.next()) {
+///         all += *n;
+///     }
+///     co_return all;
+/// }
+/// \endcode
 ///
 /// `co_yield` of an rvalue moves it to the consumer. `co_yield` of an lvalue passes a copy. If T is
 /// a reference, `co_yield` passes the reference. An item needs no allocation.

@@ -21,6 +21,15 @@ enum class missed_ticks {
 
 /// Ticks once per period. The first tick comes one period after construction.
 ///
+/// \code
+/// bide::task<> beat(std::stop_token stop) {
+///     bide::interval each(std::chrono::seconds(1));
+///     while (co_await each.async_tick().with_stop(stop)) {
+///         std::puts("alive");
+///     }
+/// }
+/// \endcode
+///
 /// If the time of a tick is more than 292 years after the start of the steady clock, the tick never
 /// comes.
 /// Thread safety: one coroutine at a time.

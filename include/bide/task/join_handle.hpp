@@ -12,6 +12,12 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// Owns the right to ask for the outcome of a spawned task. T is the type of the value.
 ///
+/// \code
+/// bide::scheduler workers;
+/// bide::join_handle<int> answer = workers.spawn([] { return 42; });
+/// int n = std::move(answer).join(); // in a coroutine: co_await std::move(answer).async_join()
+/// \endcode
+///
 /// If the handle is destroyed and the task throws, the exception goes to
 /// scheduler_options::on_unhandled. This holds whether the task ends before or after the
 /// destruction of the handle.

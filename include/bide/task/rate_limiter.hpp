@@ -165,6 +165,12 @@ private:
 /// The rate is not rounded otherwise. The time of a token is exact to 2 ns, or to period * period /
 /// 2^62 ns if that is more.
 ///
+/// \code
+/// bide::rate_limiter calls(10, std::chrono::seconds(1), 20); // 10 a second, at most 20 at once
+/// calls.acquire();                                        // in a coroutine: co_await calls.async_acquire()
+/// if (calls.try_acquire()) std::puts("one more at once");
+/// \endcode
+///
 /// With a burst of 1, it is a leaky bucket: acquisitions are at least period / count apart.
 ///
 /// Waiters get their tokens in the order of their calls. An acquisition reserves its tokens at

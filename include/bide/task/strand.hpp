@@ -94,6 +94,14 @@ private:
 /// another executor. It has no thread of its own, and does not allocate. Each runnable sees the
 /// effects of all earlier ones.
 ///
+/// \code
+/// bide::task<> add(int& sum) {
+///     ++sum; // no other task of the strand runs now
+///     co_return;
+/// }
+/// bide::task<> count(bide::strand& serial, int& sum) { co_await serial.run(add(sum)); }
+/// \endcode
+///
 /// After 64 runnables, the strand posts itself to the other executor again, so that other jobs of
 /// that executor run in between. A runnable that blocks its thread blocks the strand.
 ///

@@ -294,6 +294,12 @@ private:
 
 /// A coroutine that starts when it is awaited. It can be moved, and awaited once, as an rvalue.
 ///
+/// \code
+/// bide::task<int> half(int n) { co_return n / 2; }
+/// bide::task<int> quarter(int n) { co_return co_await half(co_await half(n)); }
+/// int two = bide::sync_wait(quarter(8));
+/// \endcode
+///
 /// An awaited task may be destroyed before its end. The operation that the task waits for is then
 /// cancelled, and gives back the permits or items that it was granted. In a chain of tasks, the
 /// innermost one is destroyed first, on a bounded stack. Requires: no other thread is about to

@@ -171,6 +171,14 @@ inline std::stop_token get_stop_token() noexcept {
 /// Keeps a cancellation of the running task from taking effect. The cancellation takes effect when
 /// the last shield of the task is destroyed.
 ///
+/// \code
+/// bide::task<> commit(bide::channel<int>& log) {
+///     bide::this_task::shield whole; // a cancellation waits for the end of this scope
+///     const bool sent = (co_await log.async_send(1)).has_value();
+///     if (sent) (co_await log.async_send(2)).value();
+/// }
+/// \endcode
+///
 /// Shields nest, up to 65,535 in one task; one more terminates with a message. If no task runs, a
 /// shield does nothing.
 /// Requires: the task outlives the shield.
