@@ -97,8 +97,8 @@ public:
                       "bide: write std::move(handle).detach(): it consumes the handle");
     }
 
-private:
-    friend class run_loop;
+protected: // for scoped_join_handle
+    friend class cancel_handle;
     friend class task_runner;
     friend class scheduler;
     using node = basic_waiter<native_platform>;
