@@ -99,6 +99,7 @@ public:
 
 protected: // for scoped_join_handle
     friend class cancel_handle;
+    friend class run_loop;
     friend class task_runner;
     friend class scheduler;
     using node = basic_waiter<native_platform>;
