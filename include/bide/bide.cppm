@@ -14,7 +14,9 @@ module;
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
+#include <bide/sched/join_map.hpp>
 #include <bide/sched/report.hpp>
+#include <bide/sched/single_flight.hpp>
 #include <bide/stream.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 
@@ -23,6 +25,7 @@ export module bide;
 export namespace bide {
 
 using bide::adaptive_mutex;
+using bide::as_outcome;
 using bide::as_result;
 using bide::as_result_t;
 using bide::async_acquire_object;
@@ -36,6 +39,7 @@ using bide::async_lock_all;
 using bide::async_op;
 using bide::async_select;
 using bide::async_select_biased;
+using bide::async_wait;
 using bide::async_write;
 using bide::attempt;
 using bide::barrier;
@@ -108,6 +112,7 @@ using bide::buffer_unordered;
 using bide::buffered;
 using bide::cache_line_pair;
 using bide::callback_wait;
+using bide::cancel_handle;
 using bide::cancel_reason;
 using bide::cancel_timer;
 using bide::channel;
@@ -162,8 +167,11 @@ using bide::io_operation;
 using bide::io_payload;
 using bide::io_result;
 using bide::io_socket;
+using bide::is_stopped;
 using bide::join;
 using bide::join_handle;
+using bide::join_map;
+using bide::join_operations;
 using bide::join_set;
 using bide::keyed_mutex;
 using bide::latch;
@@ -209,6 +217,7 @@ using bide::oneshot;
 using bide::oneshot_receiver;
 using bide::oneshot_sender;
 using bide::operator==;
+using bide::outcome;
 using bide::parallel_adjacent_difference;
 using bide::parallel_all_of;
 using bide::parallel_any_of;
@@ -276,6 +285,7 @@ using bide::runnable;
 using bide::scheduler;
 using bide::scheduler_options;
 using bide::scheduler_stats;
+using bide::scoped_join_handle;
 using bide::scoped_lock;
 using bide::select;
 using bide::select_biased;
@@ -292,6 +302,7 @@ using bide::settle_if_over;
 using bide::shared_lock_operations;
 using bide::shared_mutex;
 using bide::signal_set;
+using bide::single_flight;
 using bide::sliding_channel;
 using bide::sliding_receiver;
 using bide::sliding_sender;
