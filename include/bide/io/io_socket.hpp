@@ -66,6 +66,7 @@ struct transfer_payload : socket_payload {
     std::size_t size = 0;      // of what is left; or the number of the iovec
     std::size_t count = 0;
     bool is_for_all = false;
+    bool was_put_off = false; // a read that has made no call yet
     socklen_t peer_size = 0;
     sockaddr* peer = nullptr; // of a datagram; a send only reads it
 };
@@ -328,7 +329,18 @@ template <class Call> auto uninterrupted(Call call) noexcept {
     return n;
 }
 
-inline bool is_would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+// Makes a message of several buffers.
+inline msghdr message_of(iovec* first, std::size_t number) noexcept {
+    msghdr made{};
+    made.msg_iov = first;
+    made.msg_iovlen = number;
+    return made;
+}
+inline ssize_t exchange_message(int fd, bool sends, msghdr& message) noexcept {
+    return uninterrupted([&]() noexcept {
+        return sends ? ::sendmsg(fd, &message, MSG_NOSIGNAL) : ::recvmsg(fd, &message, 0);
+    });
+}
 
 // The operations of a socket. They use the waits of the driver.
 template <class Driver> struct socket_access {
@@ -359,6 +371,11 @@ template <class Driver> struct socket_access {
         template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
             return readiness::enqueue(w, p, true);
         }
+
+        // Called if a system call has failed.
+        wait_status failed_call(Payload& p) const noexcept {
+            return errno == EAGAIN || errno == EWOULDBLOCK ? this->would_block() : p.end(errno);
+        }
     };
 
     template <class Self> struct counted : operation<Self, transfer_payload> {
@@ -387,7 +404,7 @@ template <class Driver> struct socket_access {
                 });
             }
             if (n < 0) {
-                return is_would_block(errno) ? this->would_block() : p.end(errno);
+                return this->failed_call(p);
             }
             const auto moved = static_cast<std::size_t>(n);
             p.count += moved;
@@ -408,12 +425,8 @@ template <class Driver> struct socket_access {
                 return p.end(); // as for one buffer
             }
             const int from = this->fd;
-            msghdr all{};
-            all.msg_iov = pieces.data();
-            all.msg_iovlen = pieces.size();
-            ssize_t n = uninterrupted([&]() noexcept {
-                return writes ? ::sendmsg(from, &all, MSG_NOSIGNAL) : ::recvmsg(from, &all, 0);
-            });
+            msghdr all = message_of(pieces.data(), pieces.size());
+            ssize_t n = exchange_message(from, writes, all);
             if (n < 0 && errno == ENOTSOCK) {
                 const int number = static_cast<int>(pieces.size());
                 n = uninterrupted([&]() noexcept {
@@ -422,7 +435,7 @@ template <class Driver> struct socket_access {
                 });
             }
             if (n < 0) {
-                return is_would_block(errno) ? this->would_block() : p.end(errno);
+                return this->failed_call(p);
             }
             p.count = static_cast<std::size_t>(n);
             return p.end();
@@ -432,22 +445,17 @@ template <class Driver> struct socket_access {
     // Sends or receives a datagram.
     struct exchanging : counted<exchanging> {
         wait_status attempt(transfer_payload& p) const noexcept {
-            const int at = this->fd;
             const bool sends = this->which() == Driver::writable;
-            iovec bytes{p.data, p.size};
-            msghdr message{};
-            message.msg_name = p.peer;
-            message.msg_namelen = p.peer_size;
-            message.msg_iov = &bytes;
-            message.msg_iovlen = 1;
             if (p.size == 0 && !sends) {
                 return p.end();
             }
-            const ssize_t n = uninterrupted([&]() noexcept {
-                return sends ? ::sendmsg(at, &message, MSG_NOSIGNAL) : ::recvmsg(at, &message, 0);
-            });
+            iovec bytes{p.data, p.size};
+            msghdr message = message_of(&bytes, 1);
+            message.msg_name = p.peer;
+            message.msg_namelen = p.peer_size;
+            const ssize_t n = exchange_message(this->fd, sends, message);
             if (n < 0) {
-                return is_would_block(errno) ? this->would_block() : p.end(errno);
+                return this->failed_call(p);
             }
             p.count = static_cast<std::size_t>(n);
             return p.end((message.msg_flags & MSG_TRUNC) != 0 ? EMSGSIZE : 0);
@@ -477,7 +485,7 @@ template <class Driver> struct socket_access {
                     return p.end();
                 }
                 if (errno != ECONNABORTED) { // this peer has gone: accept the next one
-                    return is_would_block(errno) ? this->would_block() : p.end(errno);
+                    return this->failed_call(p);
                 }
             }
         }
