@@ -16,6 +16,9 @@
 // (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one time-out, and allocates
 // nothing. A socket makes one edge-triggered request to the driver (io/epoll_driver.hpp).
 //
+// A server reads a request, answers it, and reads again before the next request is there. If reads
+// of a TCP socket have failed so several times in a row, the next ones wait without a system call.
+//
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
 // try its system call again, on the wrong file. So each attempt holds the lock of the driver's
@@ -34,6 +37,7 @@
 #include <span>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -53,6 +57,7 @@ namespace detail {
 // The payload of each operation. `is_over` is true if the system call has succeeded or failed.
 struct socket_payload : io_payload {
     bool is_over = false;
+    bool was_put_off = false; // the wait has begun without a system call
     retry_on_grant<native_platform> retry{};
 
     wait_status end(int code = 0) noexcept {
@@ -66,7 +71,6 @@ struct transfer_payload : socket_payload {
     std::size_t size = 0;      // of what is left; or the number of the iovec
     std::size_t count = 0;
     bool is_for_all = false;
-    bool was_put_off = false; // a read that has made no call yet
     socklen_t peer_size = 0;
     sockaddr* peer = nullptr; // of a datagram; a send only reads it
 };
@@ -329,6 +333,13 @@ template <class Call> auto uninterrupted(Call call) noexcept {
     return n;
 }
 
+inline bool is_tcp(int fd) noexcept {
+    int protocol = 0;
+    socklen_t size = sizeof protocol;
+    return ::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+           protocol == IPPROTO_TCP;
+}
+
 // Makes a message of several buffers.
 inline msghdr message_of(iovec* first, std::size_t number) noexcept {
     msghdr made{};
@@ -369,7 +380,10 @@ template <class Driver> struct socket_access {
                                         : static_cast<const Self&>(*this).attempt(p);
         }
         template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
-            return readiness::enqueue(w, p, true);
+            return readiness::enqueue(w, p, true, [&]() noexcept {
+                return p.was_put_off ? static_cast<const Self&>(*this).attempt(p)
+                                     : wait_status::waiting;
+            });
         }
 
         // Called if a system call has failed.
@@ -393,6 +407,10 @@ template <class Driver> struct socket_access {
             if (p.size == 0 && !writes) {
                 return p.end(); // recv() would wait for a byte, or drop a message
             }
+            if (!writes && this->puts_off(p.was_put_off)) {
+                return wait_status::waiting;
+            }
+            const bool was_armed = !writes && this->is_armed_edge();
             const int from = this->fd;
             ssize_t n = uninterrupted([&]() noexcept {
                 return writes ? ::send(from, p.data, p.size, MSG_NOSIGNAL)
@@ -403,6 +421,7 @@ template <class Driver> struct socket_access {
                     return writes ? ::write(from, p.data, p.size) : ::read(from, p.data, p.size);
                 });
             }
+            this->note_read(was_armed, n < 0);
             if (n < 0) {
                 return this->failed_call(p);
             }
@@ -410,6 +429,9 @@ template <class Driver> struct socket_access {
             p.count += moved;
             p.data += moved;
             p.size -= moved;
+            if (!writes && moved != 0 && p.size != 0) {
+                this->note_short_read([&]() noexcept { return is_tcp(from); });
+            }
             return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
     };
