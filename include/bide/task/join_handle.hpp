@@ -103,7 +103,8 @@ public:
                       "bide: write std::move(handle).detach(): it consumes the handle");
     }
 
-protected: // for scoped_join_handle
+private:
+    template <class U> friend class scoped_join_handle;
     friend class cancel_handle;
     friend class run_loop;
     friend class task_runner;
