@@ -4,13 +4,27 @@
 #include <support/sched.hpp>
 
 using namespace bide;
-using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
 
 namespace {
 
 using flights = single_flight<std::string, int>;
+
+// The callers of a flight share one exception. Its last owner may be another thread, and ThreadSanitizer
+// does not see the reference count of libstdc++. So these tests look at the type alone.
+struct failure {};
+
+template <class F> std::string end_of(F f) {
+    try {
+        f();
+    } catch (const failure&) {
+        return "failure";
+    } catch (const stopped_error&) {
+        return "stopped";
+    }
+    return "nothing";
+}
 
 // The works of a test, which run until they may end.
 struct works {
@@ -27,10 +41,10 @@ struct works {
         }
         co_return value;
     }
-    task<int> fails(const char* why) {
+    task<int> fails() {
         ++begun;
         co_await may_end.async_wait();
-        throw std::runtime_error(why);
+        throw failure();
     }
     // After its cancellation it goes on until it may end.
     task<int> lingers(int value) {
@@ -108,17 +122,17 @@ TEST_CASE("single_flight: callers of a key share one run, and later callers begi
 }
 
 TEST_CASE_METHOD(on_two, "single_flight: an error is shared by its callers, and forgotten") {
-    auto one = ask("a", all.fails("bad"));
-    auto two = ask("a", all.fails("bad"));
+    auto one = ask("a", all.fails());
+    auto two = ask("a", all.fails());
     REQUIRE(have_asked(2));
     all.may_end.set();
-    CHECK(what_of([&] { std::move(one).join(); }) == "bad");
-    CHECK(what_of([&] { std::move(two).join(); }) == "bad");
+    CHECK(end_of([&] { std::move(one).join(); }) == "failure");
+    CHECK(end_of([&] { std::move(two).join(); }) == "failure");
     CHECK(all.begun == 1);
     CHECK(ask("a", all.load(3)).join() == 3);
     CHECK(all.begun == 2);
-    const auto refuses = []() -> task<int> { throw std::runtime_error("no task"); };
-    CHECK(what_of([&] { sync_wait(of.async_run("a", refuses)); }) == "no task");
+    const auto refuses = []() -> task<int> { throw failure(); };
+    CHECK(end_of([&] { sync_wait(of.async_run("a", refuses)); }) == "failure");
 }
 
 TEST_CASE_METHOD(on_two, "single_flight: a caller that is cancelled cancels no other caller") {
@@ -128,9 +142,9 @@ TEST_CASE_METHOD(on_two, "single_flight: a caller that is cancelled cancels no o
     auto third = ask("a", all.load(3));
     REQUIRE(have_asked(3));
     CHECK(first.cancel());
-    CHECK(what_of([&] { std::move(first).join(); }) == "stopped");
+    CHECK(end_of([&] { std::move(first).join(); }) == "stopped");
     CHECK(third.cancel());
-    CHECK(what_of([&] { std::move(third).join(); }) == "stopped");
+    CHECK(end_of([&] { std::move(third).join(); }) == "stopped");
     CHECK(all.stopped == 0);
     all.may_end.set();
     CHECK(std::move(second).join() == 1);
@@ -161,7 +175,7 @@ TEST_CASE_METHOD(
     auto first = ask("a", all.lingers(1));
     REQUIRE(all.has_begun(1));
     CHECK(first.cancel());
-    CHECK(what_of([&] { std::move(first).join(); }) == "stopped");
+    CHECK(end_of([&] { std::move(first).join(); }) == "stopped");
     const auto loads = [&]() -> task<int> {
         ++all.begun;
         co_await second_may_end.async_wait();
@@ -198,7 +212,7 @@ TEST_CASE("single_flight: its destructor waits for a work that was cancelled") {
         auto first = s.spawn(asks(of, "a", callers, all.lingers(1)));
         REQUIRE(all.has_begun(1));
         CHECK(first.cancel());
-        CHECK(what_of([&] { std::move(first).join(); }) == "stopped");
+        CHECK(end_of([&] { std::move(first).join(); }) == "stopped");
         opens = std::jthread([&] { all.may_end.set(); });
     }
     CHECK(all.stopped == 1);
@@ -210,13 +224,13 @@ TEST_CASE("single_flight: a shutdown of the runner stops the callers, also later
     flights of(s);
     std::string said;
     std::jthread outside(
-        [&] { said = what_of([&] { sync_wait(of.async_run("a", all.load(1))); }); });
+        [&] { said = end_of([&] { sync_wait(of.async_run("a", all.load(1))); }); });
     REQUIRE(all.has_begun(1));
     s.shutdown();
     outside.join();
     CHECK(said == "stopped");
     CHECK(all.stopped == 1);
-    CHECK(what_of([&] { sync_wait(of.async_run("a", all.load(1))); }) == "stopped");
+    CHECK(end_of([&] { sync_wait(of.async_run("a", all.load(1))); }) == "stopped");
     CHECK(all.begun == 1);
 }
 
@@ -233,13 +247,13 @@ TEST_CASE("single_flight: a work without value, and one whose value throws when 
     struct fragile {
         fragile() = default;
         fragile(fragile&&) = default;
-        fragile(const fragile&) { throw std::runtime_error("no copy"); }
+        fragile(const fragile&) { throw failure(); }
         fragile& operator=(fragile&&) = default;
     };
     single_flight<int, fragile> of(s);
     const auto makes = []() -> task<fragile> { co_return fragile(); };
     for (int i = 0; i < 2; ++i) {
-        CHECK(what_of([&] { sync_wait(of.async_run(1, makes)); }) == "no copy");
+        CHECK(end_of([&] { sync_wait(of.async_run(1, makes)); }) == "failure");
     }
 }
 
@@ -279,7 +293,7 @@ TEST_CASE("single_flight: threads and tasks ask, leave and forget at once, and n
                     if (i % 4 == 0) {
                         h.cancel();
                     }
-                    left += what_of([&] { std::move(h).join(); }) == "stopped" ? 1 : 0;
+                    left += end_of([&] { std::move(h).join(); }) == "stopped" ? 1 : 0;
                 }
                 if (i % 10 == 0) {
                     of.forget(key);

@@ -188,7 +188,8 @@ template <class Landing, class S> task<> fly(Landing mine, S work) {
 /// \endcode
 ///
 /// T is copied for each caller: use a std::shared_ptr for what is large. T may be void. All callers
-/// get the same exception object.
+/// get the same exception object, so they must not change it. (libstdc++ counts its references
+/// without ThreadSanitizer seeing that, which may report a race with its destruction.)
 ///
 /// Thread safety: several threads may call the functions at once, except the destructor.
 /// Requires: Compare does not use the single_flight, because a lock is held during the call. A work
