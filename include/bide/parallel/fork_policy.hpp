@@ -5,6 +5,7 @@
 /// \file
 /// The argument that says on which scheduler a parallel algorithm runs, and with which options.
 
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
 #include <limits>

@@ -319,8 +319,7 @@ T parallel_reduce_chunks(const fork_policy& on, Range&& range, T identity, Body&
     }
     const auto leaf = [&all, &body](detail::loop_range<std::uint64_t> part) -> T {
         return static_cast<T>(
-            std::invoke(body, chunk(all.at(part.first), static_cast<std::size_t>(part.size()),
-                                    static_cast<std::size_t>(part.first))));
+            std::invoke(body, chunk(all.at(part.first), part.size(), part.first)));
     };
     return detail::reduce_leaves(on, all.numbers(), std::move(identity), leaf, combine);
 }

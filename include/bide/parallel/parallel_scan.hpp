@@ -293,9 +293,8 @@ public:
 
 private:
     T call(std::uint64_t at, const T* before) {
-        const auto size = static_cast<std::size_t>(blocks_.end_of(at) - at);
         return static_cast<T>(std::invoke(
-            body_, parallel_chunk<It>(in_.at(at), size, static_cast<std::size_t>(at)), before));
+            body_, parallel_chunk<It>(in_.at(at), blocks_.end_of(at) - at, at), before));
     }
 
     const elements<It> in_;

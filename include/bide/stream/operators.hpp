@@ -98,17 +98,24 @@ async_generator<std::pair<stream_item_t<A>, stream_item_t<B>>> zip(A first, B se
     }
 }
 
+namespace detail {
+
+template <stream S, class F, class... State>
+using call_with_item_t =
+    decltype(std::declval<F&>()(std::declval<State>()..., std::declval<stream_item_t<S>>()));
+template <stream S, class F> using inner_stream_t = std::remove_cvref_t<call_with_item_t<S, F>>;
+
+} // namespace detail
+
 /// Calls a function with each item, and yields all items of the stream that the function returns,
 /// before it asks for the next item. The function may return a pointer to a stream. The resulting
 /// stream owns the function. To take items of several streams as they come, use merge().
 template <stream S, class F>
-    requires std::invocable<F&, stream_item_t<S>> &&
-             stream<std::remove_cvref_t<std::invoke_result_t<F&, stream_item_t<S>>>>
-auto flat_map(S source, F function) -> async_generator<
-    stream_item_t<std::remove_cvref_t<std::invoke_result_t<F&, stream_item_t<S>>>>> {
-    using inner_type = std::remove_cvref_t<std::invoke_result_t<F&, stream_item_t<S>>>;
+    requires stream<detail::inner_stream_t<S, F>>
+async_generator<stream_item_t<detail::inner_stream_t<S, F>>> flat_map(S source, F function) {
+    using inner_type = detail::inner_stream_t<S, F>;
     while (auto item = co_await detail::next_of(source)) {
-        inner_type inner = std::invoke(function, static_cast<stream_item_t<S>&&>(*item));
+        inner_type inner = function(static_cast<stream_item_t<S>&&>(*item));
         while (auto one = co_await detail::next_of(inner)) {
             co_yield static_cast<stream_item_t<inner_type>&&>(*one);
         }
@@ -119,12 +126,11 @@ auto flat_map(S source, F function) -> async_generator<
 
 /// Keeps a state, and yields it after each item: state = f(std::move(state), item). The state is
 /// yielded as a constant reference, which is valid until the following next().
-template <stream S, class T, class F>
-    requires std::movable<T> && std::invocable<F&, T, stream_item_t<S>> &&
-             std::assignable_from<T&, std::invoke_result_t<F&, T, stream_item_t<S>>>
+template <stream S, std::movable T, class F>
+    requires std::assignable_from<T&, detail::call_with_item_t<S, F, T>>
 async_generator<const T&> scan(S source, T state, F f) {
     while (auto item = co_await detail::next_of(source)) {
-        state = std::invoke(f, std::move(state), static_cast<stream_item_t<S>&&>(*item));
+        state = f(std::move(state), static_cast<stream_item_t<S>&&>(*item));
         co_yield state;
     }
 }
