@@ -19,7 +19,7 @@ install(
     DIRECTORY include/bide
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     ${bide_component}
-    FILES_MATCHING PATTERN *.hpp PATTERN *.inc PATTERN bide.cppm PATTERN execution
+    FILES_MATCHING PATTERN *.hpp PATTERN *.inc PATTERN bide.cppm PATTERN execution PATTERN model/README.md
 )
 install(
     EXPORT bide
