@@ -13,6 +13,7 @@
 #include <bide/model/impl/unmodified.hpp>
 #include <bide/model/impl/verdict.hpp>
 
+/// \cond
 // The array and nothrow forms call these functions.
 void* operator new(std::size_t size) { return bide::model::detail::heap::take(size, 16); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
@@ -30,5 +31,6 @@ void operator delete(void* p, std::align_val_t) noexcept {
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
     bide::model::detail::heap::give(p, __builtin_return_address(0));
 }
+/// \endcond
 
 #endif
