@@ -5,8 +5,8 @@
 /// \file
 /// Makes the parallel algorithms of libstdc++ run on the workers of bide: std::sort(std::execution::
 /// par, ...) and all others, without libtbb. Link the CMake target bide::std_execution, and include
-/// <execution> as before. Without CMake, include this header in place of <execution>, and before
-/// any header that includes <execution>.
+/// `<execution>` as before. Without CMake, include this header in place of `<execution>`, and
+/// before any header that includes it.
 ///
 /// An algorithm runs on the scheduler of its caller: in a task, or in an arm of a fork-join, on
 /// scheduler::current(). On any other thread it runs on the scheduler that was given to
