@@ -374,8 +374,8 @@ void comes_and_goes(pool& in, var<int>& ran) {
 // A thief that looks at every lane.
 void steals_from_any(pool& in, lane& on, std::uint64_t chance) {
     lane* from = nullptr;
-    lane* limit = nullptr;
-    if (job* const taken = lanes_of(in).steal(chance, from, limit)) {
+    lane::limits entered;
+    if (job* const taken = lanes_of(in).steal(chance, from, entered)) {
         on.run(*taken, *from);
     }
 }
@@ -417,10 +417,10 @@ TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, 
 
 // Takes an arm from a lane with a limit, if the limit admits it, and runs it on `on`.
 void enter_and_run(lane& from, lane& on) {
-    lane* limit = nullptr;
-    if (job* const taken = from.enter_and_steal(limit)) {
+    lane::limits entered;
+    if (job* const taken = from.enter_and_steal(entered)) {
         on.run(*taken, from);
-        lane::leave(limit);
+        lane::leave(entered);
     }
 }
 
@@ -456,6 +456,26 @@ void limited(std::uint32_t before) {
     MODEL_REQUIRE(ran[0] == 1 && ran[1] == 1);
 }
 
+// A fork-join with a limit inside of another one, and then one on the same lane that stands alone. A
+// thief that leaves late leaves what it has entered, and no more.
+void leaves_what_it_entered() {
+    lanes l;
+    l.a.set_limit(1, nullptr);
+    l.a.begin(1, 0, &l.a);
+    l.b.set_limit(1, &l.a);
+    l.b.begin(1, 0, &l.b);
+    model::thread thief([&] { enter_and_run(l.b, l.c); });
+    fork(l.b, [] {}, [] {});
+    l.b.set_limit(1, nullptr);
+    l.b.begin(1, 0, &l.b);
+    fork(l.b, [] {}, [] {});
+    thief.join();
+    MODEL_REQUIRE(l.a.admits() && l.b.admits());
+    l.b.set_limit(1, &l.a);
+    l.b.begin(1, 0, &l.b);
+    MODEL_REQUIRE(l.b.admits());
+}
+
 // A worker runs an arm, leaves the limit and goes to sleep. Only this worker runs the next arm.
 void found_after_leaving() {
     no_substitute owner;
@@ -488,6 +508,11 @@ TEST_CASE("fork_join: no more thieves than a limit admits run its arms, also if 
     check_at_random("two thieves, a limit of two before, at random", 5'000, [] { limited(2); });
     check_at_random("two thieves, no limit before, at random", 5'000,
                     [] { limited(lane::no_limit); });
+}
+
+TEST_CASE("fork_join: a thief leaves the limits that it has entered, also if its lane has others "
+          "by then") {
+    check_at_random("leaves what it entered, at random", 5'000, leaves_what_it_entered);
 }
 
 TEST_CASE("fork_join: a worker that leaves a full limit and goes to sleep finds the next arm") {
@@ -548,8 +573,8 @@ void spawned_beside(bool by_worker) {
                 return;
             }
             lane* from = nullptr;
-            lane* limit = nullptr;
-            if (job* const taken = lanes_of(all).steal(0, from, limit)) {
+            lane::limits entered;
+            if (job* const taken = lanes_of(all).steal(0, from, entered)) {
                 const bide::detail::basic_fork_scope<platform> now(thief_lane, *from);
                 thief_lane.run(*taken, *from);
             }

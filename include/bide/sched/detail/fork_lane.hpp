@@ -75,7 +75,8 @@
 // The limit. A fork-join may have a maximum number of threads (fork_options::max_workers). The lane
 // of its caller then counts the workers that run its arms. That lane, called the limit, is also
 // known to the lanes on which these workers fork. A worker enters the limit before it takes an arm
-// from such a lane, and leaves it when it has run the arm. If the limit is full, the arms stay with
+// from such a lane, and leaves it when it has run the arm. It keeps a list of what it has entered:
+// when the arm has ended, its owner may begin a fork-join with other limits. If the limit is full, the arms stay with
 // their owners. A worker that goes to sleep does not see the arms of a full limit. No wake is lost:
 // the worker that leaves looks for another arm before it sleeps, and the owner runs each arm that
 // no worker takes. A thread that waits for a stolen arm is counted already, so it runs other arms
@@ -166,6 +167,7 @@ private:
 template <class Platform> class alignas(cache_line_pair) basic_fork_lane {
 public:
     using job = basic_fork_job<Platform>;
+    using limits = basic_fork_limits<Platform>;
     using depth_type = std::uint32_t;
 
     // The number of workers that may take part in a fork-join without a limit.
@@ -296,16 +298,17 @@ public:
     job* steal() noexcept { return deque_.steal(); }
 
     // Takes a job for a worker that does not take part in the fork-join of this lane yet. If the
-    // lane has a limit, enters it, and sets `entered` to the limit. The worker later calls leave().
-    // Returns nullptr if there is no job, or if the limit is full.
-    job* enter_and_steal(basic_fork_lane*& entered) noexcept {
+    // lane has a limit, enters it and those around it. The worker later calls leave(entered).
+    // Returns nullptr if there is no job, or if a limit is full.
+    // Requires: the worker has left the limits of its last job.
+    job* enter_and_steal(limits& entered) noexcept {
         if (deque_.wants_work(0)) { // no job is public
             return nullptr;
         }
         // Order: acquire [fork_lane.epoch]; sees the limit.
         const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
-        entered = limit();
-        if (entered != nullptr && !enter(entered)) {
+        basic_fork_lane* const before = limit();
+        if (!enter(before, entered)) {
             return nullptr;
         }
         job* const taken = steal();
@@ -315,26 +318,22 @@ public:
         }
         // Order: relaxed; the theft acquires what the owner did before it published the job.
         if (epoch_.load(std::memory_order_relaxed) == epoch ||
-            (entered == nullptr && limit() == nullptr)) [[likely]] {
+            (before == nullptr && limit() == nullptr)) [[likely]] {
             return taken;
         }
         leave(entered);
-        entered = limit();
-        if (enter(entered)) {
+        if (enter(limit(), entered)) {
             return taken;
         }
         give_back(*taken);
         return nullptr;
     }
-    // Leaves a limit and those around it. If `end` is not nullptr, does not leave `end` and those
-    // around it.
-    static void leave(basic_fork_lane* limit, const basic_fork_lane* end = nullptr) noexcept {
-        while (limit != end) {
-            basic_fork_lane* const outer = limit->outer();
+    // Leaves all limits.
+    static void leave(limits& entered) noexcept {
+        while (entered.count != 0) {
             // Order: release [fork_lane.limit]; the next worker that enters sees what this one did.
             // seq_cst [idle.announce]; comes before the worker announces its sleep.
-            limit->inside_.fetch_sub(1, std::memory_order_seq_cst);
-            limit = outer;
+            entered.entered[--entered.count]->inside_.fetch_sub(1, std::memory_order_seq_cst);
         }
     }
     // Returns true if another worker may take part in the fork-join of this lane.
@@ -446,20 +445,26 @@ private:
         return outer_.load(std::memory_order_relaxed);
     }
 
-    // Enters a limit and those around it. Returns false if one is full.
-    static bool enter(basic_fork_lane* limit) noexcept {
+    // Enters a limit and those around it. Returns false, and has entered none, if one is full, or
+    // if there are more than a worker can enter: then the owners run the arms.
+    static bool enter(basic_fork_lane* limit, limits& entered) noexcept {
         for (basic_fork_lane* at = limit; at != nullptr; at = at->outer()) {
+            if (entered.count == limits::most) {
+                leave(entered);
+                return false;
+            }
             // Order: relaxed; the CAS checks this value.
             std::uint32_t inside = at->inside_.load(std::memory_order_relaxed);
             do {
                 if (inside >= at->most()) {
-                    leave(limit, at);
+                    leave(entered);
                     return false;
                 }
                 // Order: acquire [fork_lane.limit]; sees what the workers did that have left.
                 // Failure: the loop reads again.
             } while (!at->inside_.compare_exchange_weak(
                 inside, inside + 1, std::memory_order_acquire, std::memory_order_relaxed));
+            entered.entered[entered.count++] = at;
         }
         return true;
     }
@@ -658,8 +663,8 @@ public:
 
     // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
     // lane has a public job. `chance` selects the lane that is searched first. The worker enters
-    // the limit of the lane, and `limit` is set to it.
-    job* steal(std::uint64_t chance, lane*& from, lane*& limit) noexcept {
+    // the limits of the lane, as by enter_and_steal().
+    job* steal(std::uint64_t chance, lane*& from, basic_fork_limits<Platform>& entered) noexcept {
         lane* const newest = this->newest();
         if (newest == nullptr) {
             return nullptr;
@@ -673,7 +678,7 @@ public:
         }
         lane* at = first;
         do {
-            if (job* const taken = at->enter_and_steal(limit)) {
+            if (job* const taken = at->enter_and_steal(entered)) {
                 from = at;
                 return taken;
             }
@@ -705,9 +710,9 @@ public:
 
     bool take_arm(basic_worker<Platform>& w, bool& left) noexcept override {
         basic_posted_fork<Platform>& arm = w.arm;
-        arm.what = steal(w.next_random(), arm.from, arm.limit);
+        arm.what = steal(w.next_random(), arm.from, arm.limits);
         if (arm.what == nullptr && publish_hidden()) {
-            arm.what = steal(w.next_random(), arm.from, arm.limit);
+            arm.what = steal(w.next_random(), arm.from, arm.limits);
         }
         if (arm.what == nullptr) {
             return false;
@@ -719,7 +724,7 @@ public:
         return true;
     }
     bool take_next_arm(basic_worker<Platform>& w, std::int64_t now) noexcept override {
-        w.arm.what = w.arm.from->enter_and_steal(w.arm.limit);
+        w.arm.what = w.arm.from->enter_and_steal(w.arm.limits);
         if (w.arm.what == nullptr) {
             return false;
         }
@@ -738,14 +743,15 @@ private:
         auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
         auto& job = *arm.what;
         lane& from = *arm.from;
-        lane* const limit = arm.limit;
+        basic_fork_limits<Platform> limits = arm.limits;
+        arm.limits.count = 0;
         if (lane* const mine = static_cast<basic_fork_lanes*>(from.pool_.arms())->thread_lane()) {
             const basic_fork_scope<Platform> scope(*mine, from);
             mine->run(job, from);
         } else {
             from.give_back(job);
         }
-        lane::leave(limit);
+        lane::leave(limits);
     }
 
     lane* newest() const noexcept {

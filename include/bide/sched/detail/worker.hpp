@@ -436,11 +436,19 @@ void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* tra
     local.host = nullptr;
 }
 
+// The limits that a worker has entered: that of a fork-join, and those around it. The lanes may
+// begin other fork-joins before the worker leaves, so it must not read from them what to leave.
+template <class Platform> struct basic_fork_limits {
+    static constexpr unsigned most = 4;
+    basic_fork_lane<Platform>* entered[most]{};
+    unsigned count = 0;
+};
+
 // An arm of a fork-join that a worker has taken and not run yet.
 template <class Platform> struct basic_posted_fork : runnable {
     basic_fork_job<Platform>* what = nullptr;
     basic_fork_lane<Platform>* from = nullptr;
-    basic_fork_lane<Platform>* limit = nullptr; // that the worker has entered, or nullptr
+    basic_fork_limits<Platform> limits;
 };
 
 template <class Platform>
