@@ -32,20 +32,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The most that a header may include: headers of bide, itself among them; their lines of code; and hundredths,
 # which are those of g++ with libstdc++ 12, and are not checked with others. Behind the header, a macro to define.
 BUDGETS = {
-    "sync/mutex.hpp": (16, 2310, 92),
-    "sync/shared_mutex.hpp": (16, 2530, 94),
+    "sync/mutex.hpp": (16, 2340, 92),
+    "sync/shared_mutex.hpp": (16, 2560, 94),
     "sync/semaphore.hpp": (17, 2850, 94),
     "sync/event.hpp": (17, 2610, 87),
-    "sync/condition_variable.hpp": (17, 3020, 96),
+    "sync/condition_variable.hpp": (17, 3030, 96),
     "channel/channel.hpp": (20, 3890, 113),
     "channel/select.hpp": (26, 5340, 129),
     "task/task.hpp": (27, 5380, 125),
-    "sched/scheduler.hpp": (47, 9560, 206),
+    "sched/scheduler.hpp": (47, 9570, 206),
     "sched/scheduler.hpp BIDE_COMPILED": (37, 6820, 184),
     "parallel/fork_join.hpp": (53, 10820, 216),
     "parallel/parallel_for.hpp": (54, 11220, 217),
-    "bide.hpp": (98, 19520, 243),
-    "bide.hpp BIDE_COMPILED": (87, 16480, 220),
+    "bide.hpp": (98, 19560, 243),
+    "bide.hpp BIDE_COMPILED": (87, 16520, 220),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
