@@ -74,15 +74,23 @@ endfunction()
 # The libraries that interop/ adapts, for tests and examples, each where it is found.
 find_path(bide_asio_include asio.hpp)
 find_path(bide_boost_asio_include boost/asio.hpp)
-mark_as_advanced(bide_asio_include bide_boost_asio_include)
+find_path(bide_eigen_include unsupported/Eigen/CXX11/ThreadPool PATH_SUFFIXES eigen3)
+mark_as_advanced(bide_asio_include bide_boost_asio_include bide_eigen_include)
 # With clang, older versions of Asio look for coroutines in another place.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     set(bide_asio_definitions ASIO_HAS_CO_AWAIT ASIO_HAS_STD_COROUTINE)
     set(bide_boost_asio_definitions BOOST_ASIO_HAS_CO_AWAIT BOOST_ASIO_HAS_STD_COROUTINE)
 endif()
 
-# bide_use_asio(<target> asio|boost_asio)
-function(bide_use_asio target library)
+# The library with which interop/std_execution.hpp was tested.
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles(
+    "#include <version>\n#if _GLIBCXX_RELEASE != 12\n#error\n#endif\nint main() {}\n"
+    bide_has_std_execution
+)
+
+# bide_use_library(<target> asio|boost_asio|eigen)
+function(bide_use_library target library)
     target_include_directories(${target} SYSTEM PRIVATE ${bide_${library}_include})
     target_compile_definitions(${target} PRIVATE ${bide_${library}_definitions})
 endfunction()

@@ -48,7 +48,7 @@ PAGES = [
 LABELS = {file: label for file, label, _ in PAGES}
 TITLES = {file: title for file, _, title in PAGES}
 
-CODE = re.compile(r"(^```.*?^```$|^(?: {4}\S[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(^```.*?^```$|(?<=\n\n)(?: {4}\S[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^()\s]*)\)")
 SUMMARY = re.compile(r'<a href="#([\w-]+)">[^<]*</a>(?: &#124;\s*)?')
 CHAPTER = re.compile(r"tests/examples/(\d\d_\w+)\.cpp")

@@ -19,7 +19,7 @@ install(
     DIRECTORY include/bide
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     ${bide_component}
-    FILES_MATCHING PATTERN *.hpp PATTERN bide.cppm
+    FILES_MATCHING PATTERN *.hpp PATTERN *.inc PATTERN bide.cppm PATTERN execution PATTERN model/README.md
 )
 install(
     EXPORT bide
@@ -58,6 +58,7 @@ install(
         cmake/packaging/bideDurable.cmake
         cmake/packaging/bideModel.cmake
         cmake/packaging/bideModule.cmake
+        cmake/packaging/bideStdExecution.cmake
         cmake/packaging/bideUring.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfigVersion.cmake

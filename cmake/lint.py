@@ -41,7 +41,7 @@ ROOMS = {
     "stream": "core channel task sched stream",
     "parallel": "core sync task sched parallel",
     "durable": "core sync task sched durable",
-    "interop": "core sync channel task sched durable interop",
+    "interop": "core sync channel task sched parallel durable interop",
     "model": "core model",
     "test": "core sync channel task sched test",
 }

@@ -25,7 +25,9 @@ UMBRELLAS = [
     "sched/chrome_trace.hpp",
     "sched/executor_runner.hpp",
     "sched/for_each_worker.hpp",
+    "sched/join_map.hpp",
     "sched/report.hpp",
+    "sched/single_flight.hpp",
     "stream.hpp",
     "sync/biased_shared_mutex.hpp",
 ]

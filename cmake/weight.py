@@ -40,12 +40,12 @@ BUDGETS = {
     "channel/channel.hpp": (20, 3890, 113),
     "channel/select.hpp": (26, 5340, 129),
     "task/task.hpp": (27, 5380, 125),
-    "sched/scheduler.hpp": (47, 9570, 206),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6820, 184),
-    "parallel/fork_join.hpp": (53, 10820, 216),
-    "parallel/parallel_for.hpp": (54, 11220, 217),
-    "bide.hpp": (98, 19560, 243),
-    "bide.hpp BIDE_COMPILED": (87, 16520, 220),
+    "sched/scheduler.hpp": (47, 9620, 207),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6840, 184),
+    "parallel/fork_join.hpp": (53, 11010, 216),
+    "parallel/parallel_for.hpp": (54, 11450, 217),
+    "bide.hpp": (101, 19860, 244),
+    "bide.hpp BIDE_COMPILED": (90, 16780, 220),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]

@@ -46,7 +46,7 @@ set(
     "core[.](async_op.*|callback.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
     "(sync|task|io|sched|stream|parallel)[.].*" "channel[.][^e].*" # element types share nothing
     "durable[.](acquire_all|leader_election|locks|lost_reply|rate_limiter|slots[.]memory|stress|wake_socket)"
-    "interop[.](asio|foreign.*|senders)" "stress[.].*"
+    "interop[.](asio|foreign.*|senders|std_execution)" "stress[.].*"
 )
 # What ends: coroutines, waiters, payloads, groups.
 set(

@@ -4,8 +4,8 @@
 
 #include "fork_join/pools.hpp"
 
-#include <bide/parallel/fork_scratch.hpp>
 #include <bide/parallel/parallel_find.hpp>
+#include <bide/parallel/parallel_fold.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_partition.hpp>
@@ -215,10 +215,11 @@ struct histogram_work {
         }
     }
     void run(bide_pool& on) {
-        bide::fork_scratch scratch([] { return counts{}; });
-        bide::parallel_for(on.scheduler(), in, scratch,
-                           [](counts& to, std::uint64_t x) { count(to, x); });
-        scratch.for_each([this](const counts& part) { add(part); });
+        const auto make = [] { return counts{}; };
+        const auto join = [](counts& to, const counts& part) {
+            std::ranges::transform(to, part, to.begin(), std::plus());
+        };
+        found = bide::parallel_fold(on.scheduler(), in, make, &count, join);
     }
 #if defined(BIDE_BENCH_HAS_TBB)
     void run(tbb_pool&) {

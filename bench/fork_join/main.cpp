@@ -25,6 +25,7 @@ void add_sorts();
 void add_pipelines();
 void add_graphs();
 void add_selections();
+void add_std_execution(); // on bide, beside TBB
 
 } // namespace bench
 
@@ -41,5 +42,8 @@ int main(int argc, char** argv) {
               add_sorts, add_pipelines, add_graphs, add_selections}) {
             add();
         }
+#if defined(BIDE_BENCH_HAS_STD_CALLS)
+        add_std_execution();
+#endif
     });
 }

@@ -131,6 +131,9 @@ public:
 
     template <class Body> void scope(Body body) { bide::fork_scope(scheduler_, body); }
 
+    // body() on the calling thread, which is none of the pool.
+    template <class Body> void loop_from_outside(Body body) { body(); }
+
     bide::scheduler& scheduler() { return scheduler_; }
 
 private:
@@ -168,6 +171,8 @@ public:
           arena_(static_cast<int>(workers)) {}
 
     template <class Body> void run(Body body) { arena_.execute(body); }
+    template <class Body> void loop_from_outside(Body body) { arena_.execute(body); }
+    template <class F> void enqueue(F f) { arena_.enqueue(f); }
 
     template <class F, class G> results_of<F, G> join(F f, G g) {
         results_of<F, G> both;

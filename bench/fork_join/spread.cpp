@@ -1,6 +1,7 @@
 // How work spreads: W workers and W leaves that sleep, which takes no processor, so any machine shows what
 // one with W processors would. The ideal is the time of one leaf. And one leaf that takes as long as all
-// others together: a worker that becomes free while another one is in it has to find the rest.
+// others together: a worker that becomes free while another one is in it has to find the rest. And a task
+// that is spawned while all workers are in a loop: the time until it starts.
 
 #include "fork_join/pools.hpp"
 
@@ -10,12 +11,15 @@
 #include <oneapi/tbb/parallel_for.h>
 #endif
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace bench {
 namespace {
@@ -97,6 +101,72 @@ template <unsigned Count> void add(leaf_time each) {
 #endif
 }
 
+// ---- A task behind a loop
+
+void spawn_and_wait(bide_pool& on, auto task) { on.scheduler().spawn(task).join(); }
+#if defined(BIDE_BENCH_HAS_TBB)
+void spawn_and_wait(tbb_pool& on, auto task) {
+    std::atomic<bool> has_run{false};
+    on.enqueue([&] {
+        task();
+        has_run = true;
+        has_run.notify_one();
+    });
+    has_run.wait(false);
+}
+#endif
+
+// The mean time until a task starts, which a thread outside spawns every 2 ms while another thread outside runs
+// loops of about 20 ms. And the longest and the median time, and the time of a loop.
+template <class Pool> measured start_behind_loop(unsigned count) {
+    using clock = std::chrono::steady_clock;
+    Pool pool(count);
+    std::atomic<bool> is_over{false};
+    std::atomic<std::size_t> loops{0};
+    const auto began = clock::now();
+    std::thread caller([&] {
+        while (!is_over) {
+            pool.loop_from_outside([&] {
+                loop(pool, std::size_t{1} << 22, [](std::size_t i) {
+                    for (int step = 0; step < 16; ++step) {
+                        asm volatile("" : "+r"(i));
+                    }
+                });
+            });
+            ++loops;
+        }
+    });
+    std::vector<double> waits;
+    for (int i = 0; i < (is_short() ? 20 : 400); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        const auto spawned = clock::now();
+        auto started = spawned;
+        spawn_and_wait(pool, [&] { started = clock::now(); });
+        waits.push_back(std::chrono::duration<double, std::nano>(started - spawned).count());
+    }
+    is_over = true;
+    caller.join();
+    const double all = std::chrono::duration<double, std::nano>(clock::now() - began).count();
+    measured found;
+    std::ranges::sort(waits);
+    for (const double ns : waits) {
+        found.ns += ns / static_cast<double>(waits.size());
+    }
+    found.counters["longest"] = waits.back();
+    found.counters["median"] = waits[waits.size() / 2];
+    found.counters["loop"] = all / static_cast<double>(loops.load());
+    return found;
+}
+
+template <unsigned Count> void add_task_behind_loop() {
+    table t("task_behind_loop/" + std::to_string(Count),
+            std::to_string(Count) + " workers in loops of a thread outside: until a task starts");
+    t.add(bide_row, [] { return start_behind_loop<bide_pool>(Count); }, placement::own_process);
+#if defined(BIDE_BENCH_HAS_TBB)
+    t.add(tbb_row, [] { return start_behind_loop<tbb_pool>(Count); }, placement::own_process);
+#endif
+}
+
 } // namespace
 
 void add_spread() {
@@ -107,6 +177,10 @@ void add_spread() {
         add<16>(each);
         add<64>(each);
     }
+    add_task_behind_loop<2>();
+    add_task_behind_loop<4>();
+    add_task_behind_loop<16>();
+    add_task_behind_loop<64>();
 }
 
 } // namespace bench

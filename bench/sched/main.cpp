@@ -21,6 +21,7 @@ void note_versions() {
 
 void add_spawn_many(); // local, remote_idle, remote_busy1, remote_busy2
 void add_chained_spawn();
+void add_join_set();
 void add_yield_many();
 void add_ping_pong();
 void add_request_reply();
@@ -50,12 +51,11 @@ int main(int argc, char** argv) {
     return run(argc, argv, [] {
         note_versions();
         for (const auto add :
-             {add_spawn_many,    add_chained_spawn, add_yield_many, add_ping_pong,
-              add_request_reply, add_spawn_await,   add_forks,      add_single_yield,
-              add_generators,    add_round_trip,    add_mpsc,       add_locks,
-              add_scaling,       add_parked,        add_timers,     add_wake,
-              add_idle,          add_contended,     add_bounded,    add_strands,
-              add_priorities,    add_bursts,        add_sockets}) {
+             {add_spawn_many,    add_chained_spawn, add_join_set, add_yield_many,   add_ping_pong,
+              add_request_reply, add_spawn_await,   add_forks,    add_single_yield, add_generators,
+              add_round_trip,    add_mpsc,          add_locks,    add_scaling,      add_parked,
+              add_timers,        add_wake,          add_idle,     add_contended,    add_bounded,
+              add_strands,       add_priorities,    add_bursts,   add_sockets}) {
             add();
         }
     });

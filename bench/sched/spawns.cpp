@@ -4,6 +4,8 @@
 
 #include "sched/pools.hpp"
 
+#include <bide/sched/join_map.hpp>
+#include <bide/sched/join_set.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
@@ -87,6 +89,38 @@ bide::task<> spawn_and_await(bide::scheduler& s, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) {
         co_await s.spawn(nothing()).async_join();
     }
+}
+
+template <class Set> bide::task<> join_all_of(Set& set) {
+    for (bool more = true; more;) {
+        const auto next = co_await set.async_join_next();
+        more = static_cast<bool>(next);
+    }
+}
+
+bide::task<> spawn_into_set(bide::scheduler& s, std::uint64_t count) {
+    bide::join_set<> set(s);
+    for (std::uint64_t i = 0; i < count; ++i) {
+        set.spawn(nothing());
+    }
+    co_await join_all_of(set);
+}
+
+// As Tokio's, whose spawn() returns an AbortHandle.
+bide::task<> spawn_with_handles(bide::scheduler& s, std::uint64_t count) {
+    bide::join_set<> set(s);
+    for (std::uint64_t i = 0; i < count; ++i) {
+        static_cast<void>(set.spawn_with_handle(nothing()));
+    }
+    co_await join_all_of(set);
+}
+
+bide::task<> spawn_into_map(bide::scheduler& s, std::uint64_t count) {
+    bide::join_map<std::uint64_t> map(s);
+    for (std::uint64_t i = 0; i < count; ++i) {
+        map.spawn(i, nothing());
+    }
+    co_await join_all_of(map);
 }
 
 bide::task<> stall_and_yield(const std::atomic<bool>& busy) {
@@ -395,6 +429,20 @@ void add_spawn_await() {
                   static_cast<double>(count));
     one.add(tokio_peer, "spawn_await_one_thread");
     one.add("bide::run_loop", spawn_await_one_thread);
+}
+
+void add_join_set() {
+    constexpr std::uint64_t count = 10'000;
+    run_table t("tasks/join_set", "ten thousand in a set, by a task that joins each as it ends",
+                count);
+    t.add(tokio_peer, "join_set");
+    const auto add = [&t](const char* row, bide_root root) {
+        t.add(row, repeat_on_bide(
+                       [=](bide::scheduler& s, std::uint64_t n) { s.spawn(root(s, n)).join(); }));
+    };
+    add("bide::join_set", spawn_into_set);
+    add("bide::join_set, with handles", spawn_with_handles);
+    add("bide::join_map", spawn_into_map);
 }
 
 void add_yield_many() {

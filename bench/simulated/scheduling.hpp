@@ -498,6 +498,10 @@ public:
         return here.lane != nullptr && here.lane->wants_work(most);
     }
     const void* thread() const noexcept { return context::here().lane; }
+    bool may_leave() const noexcept { return context::here().lane->may_leave(); }
+    bool leaves_for_task(std::int64_t now) const noexcept {
+        return context::here().lane->leaves_for_task(now);
+    }
 
 private:
     scheduler<Machine>* in_;

@@ -28,14 +28,26 @@ if(NOT TARGET bide::model)
     add_library(bide_model_watch STATIC EXCLUDE_FROM_ALL ${bide_model_watch_source})
     target_link_libraries(bide_model_watch PUBLIC bide::bide)
     target_compile_options(bide_model_watch PRIVATE "${bide_model_options}")
+
+    # What bodies that were not written for the checker call.
+    set(bide_model_unmodified_source ${CMAKE_CURRENT_BINARY_DIR}/bide/model_unmodified.cpp)
+    file(
+        CONFIGURE OUTPUT ${bide_model_unmodified_source}
+        CONTENT "#include <bide/model/unmodified.hpp>\n" @ONLY
+    )
+    add_library(bide_model_unmodified STATIC EXCLUDE_FROM_ALL ${bide_model_unmodified_source})
+    target_link_libraries(bide_model_unmodified PUBLIC bide::bide PRIVATE ${CMAKE_DL_LIBS})
+    # -fno-builtin: memcpy() and its like are defined there.
+    target_compile_options(bide_model_unmodified PRIVATE "${bide_model_options}" -fno-builtin)
 endif()
 
-# bide_add_model(NAME SOURCE... [LIBRARIES LIBRARY...] [TIMEOUT SECONDS] [WATCH]): a program that checks
-# models, and a test of that name that runs it. The sources have main(), or a library brings it, such as
+# bide_add_model(NAME SOURCE... [LIBRARIES LIBRARY...] [TIMEOUT SECONDS] [WATCH | UNMODIFIED]): a program that
+# checks models, and a test of that name that runs it. The sources have main(), or a library brings it, such as
 # Catch2::Catch2WithMain. WATCH: races are looked for in all plain memory that the sources access, not only
-# in what is a model::var. The test has the label `model`.
+# in what is a model::var. UNMODIFIED: what the sources do with std::atomic, std::thread, std::mutex and their
+# like is explored, too. The test has the label `model`.
 function(bide_add_model name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "WATCH" "TIMEOUT" "LIBRARIES")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "WATCH;UNMODIFIED" "TIMEOUT" "LIBRARIES")
     if(NOT arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "bide_add_model(${name}): no source file is named")
     endif()
@@ -47,10 +59,20 @@ function(bide_add_model name)
     target_compile_options(${name} PRIVATE "$<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O1;-fno-sanitize=all>")
     # The runtime of ThreadSanitizer has an operator new and functions of the names of the checker's.
     target_link_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-fno-sanitize=thread>)
+    if(arg_WATCH AND arg_UNMODIFIED)
+        message(FATAL_ERROR "bide_add_model(${name}): UNMODIFIED includes WATCH")
+    endif()
+    if(arg_UNMODIFIED AND NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+        message(FATAL_ERROR "bide_add_model(${name}): UNMODIFIED needs Linux and glibc")
+    endif()
+    if(arg_WATCH OR arg_UNMODIFIED)
+        # Compiled so, and not linked so: the functions that this calls are the checker's. -g1: for source lines.
+        target_compile_options(${name} PRIVATE -fsanitize=thread -g1)
+    endif()
     if(arg_WATCH)
-        # Compiled so, and not linked so: the functions that this calls are the checker's.
-        target_compile_options(${name} PRIVATE -fsanitize=thread)
         target_link_libraries(${name} PRIVATE bide_model_watch bide_model)
+    elseif(arg_UNMODIFIED)
+        target_link_libraries(${name} PRIVATE bide_model_unmodified bide_model)
     endif()
     if(NOT CMAKE_TESTING_ENABLED)
         message(AUTHOR_WARNING "bide_add_model(${name}): there is no test of it without enable_testing()")

@@ -14,7 +14,9 @@ module;
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
+#include <bide/sched/join_map.hpp>
 #include <bide/sched/report.hpp>
+#include <bide/sched/single_flight.hpp>
 #include <bide/stream.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 
@@ -23,6 +25,7 @@ export module bide;
 export namespace bide {
 
 using bide::adaptive_mutex;
+using bide::as_outcome;
 using bide::as_result;
 using bide::as_result_t;
 using bide::async_acquire_object;
@@ -36,6 +39,7 @@ using bide::async_lock_all;
 using bide::async_op;
 using bide::async_select;
 using bide::async_select_biased;
+using bide::async_wait;
 using bide::async_write;
 using bide::attempt;
 using bide::barrier;
@@ -108,6 +112,7 @@ using bide::buffer_unordered;
 using bide::buffered;
 using bide::cache_line_pair;
 using bide::callback_wait;
+using bide::cancel_handle;
 using bide::cancel_reason;
 using bide::cancel_timer;
 using bide::channel;
@@ -119,6 +124,7 @@ using bide::chrome_trace;
 using bide::chunk_of_t;
 using bide::chunks;
 using bide::closed_error;
+using bide::collect;
 using bide::condition_variable;
 using bide::current_worker;
 using bide::deadline;
@@ -140,6 +146,7 @@ using bide::executor_runner;
 using bide::exit_result;
 using bide::exit_status;
 using bide::filter;
+using bide::flat_map;
 using bide::for_each_concurrent;
 using bide::for_each_worker;
 using bide::forget_holder;
@@ -150,6 +157,7 @@ using bide::fork_pop;
 using bide::fork_progress;
 using bide::fork_scope;
 using bide::fork_scratch;
+using bide::from_range;
 using bide::futex_wait;
 using bide::futex_wake;
 using bide::futex_word;
@@ -162,8 +170,11 @@ using bide::io_operation;
 using bide::io_payload;
 using bide::io_result;
 using bide::io_socket;
+using bide::is_stopped;
 using bide::join;
 using bide::join_handle;
+using bide::join_map;
+using bide::join_operations;
 using bide::join_set;
 using bide::keyed_mutex;
 using bide::latch;
@@ -210,6 +221,7 @@ using bide::oneshot;
 using bide::oneshot_receiver;
 using bide::oneshot_sender;
 using bide::operator==;
+using bide::outcome;
 using bide::parallel_adjacent_difference;
 using bide::parallel_all_of;
 using bide::parallel_any_of;
@@ -226,6 +238,7 @@ using bide::parallel_fill;
 using bide::parallel_find;
 using bide::parallel_find_any;
 using bide::parallel_find_if;
+using bide::parallel_fold;
 using bide::parallel_for;
 using bide::parallel_for_chunks;
 using bide::parallel_inclusive_scan;
@@ -243,7 +256,9 @@ using bide::parallel_partition_copy;
 using bide::parallel_pipeline;
 using bide::parallel_range;
 using bide::parallel_reduce;
+using bide::parallel_reduce_chunks;
 using bide::parallel_remove_if;
+using bide::parallel_scan_chunks;
 using bide::parallel_sort;
 using bide::parallel_sort_by_cached_key;
 using bide::parallel_stable_partition;
@@ -274,9 +289,12 @@ using bide::retry_policy;
 using bide::run_loop;
 using bide::run_loop_options;
 using bide::runnable;
+using bide::sample;
+using bide::scan;
 using bide::scheduler;
 using bide::scheduler_options;
 using bide::scheduler_stats;
+using bide::scoped_join_handle;
 using bide::scoped_lock;
 using bide::select;
 using bide::select_biased;
@@ -293,6 +311,8 @@ using bide::settle_if_over;
 using bide::shared_lock_operations;
 using bide::shared_mutex;
 using bide::signal_set;
+using bide::single_flight;
+using bide::skip;
 using bide::sliding_channel;
 using bide::sliding_receiver;
 using bide::sliding_sender;
@@ -307,6 +327,7 @@ using bide::stream;
 using bide::stream_item_t;
 using bide::sync_wait;
 using bide::synchronized_value;
+using bide::take;
 using bide::take_until;
 using bide::task;
 using bide::task_graph;
@@ -317,6 +338,7 @@ using bide::task_runner;
 using bide::task_tag;
 using bide::thread_wait;
 using bide::throttle;
+using bide::ticks;
 using bide::timeout;
 using bide::timer;
 using bide::timer_service;
@@ -349,6 +371,7 @@ using bide::when_any;
 using bide::with_deadline;
 using bide::with_timeout;
 using bide::with_value;
+using bide::zip;
 
 } // namespace bide
 

@@ -6,9 +6,9 @@
 /// Includes the locks, the channels, the tasks and the scheduler. Does not include the other
 /// folders: include io.hpp, parallel.hpp, stream.hpp and durable.hpp for them. Does not include the
 /// following headers, which few programs need: core/callback_wait.hpp, core/deadlock_check.hpp,
-/// sched/chrome_trace.hpp, sched/executor_runner.hpp, sched/for_each_worker.hpp, sched/report.hpp,
-/// sync/biased_shared_mutex.hpp, and the headers of core/ with which a program builds its own
-/// primitives, such as core/parker.hpp.
+/// sched/chrome_trace.hpp, sched/executor_runner.hpp, sched/for_each_worker.hpp,
+/// sched/join_map.hpp, sched/report.hpp, sched/single_flight.hpp, sync/biased_shared_mutex.hpp, and
+/// the headers of core/ with which a program builds its own primitives, such as core/parker.hpp.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -51,6 +51,7 @@
 #include <bide/sync/synchronized_value.hpp>
 #include <bide/task/acquire_object.hpp>
 #include <bide/task/async_generator.hpp>
+#include <bide/task/cancel_handle.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/for_each_concurrent.hpp>
@@ -58,6 +59,7 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/lazy.hpp>
 #include <bide/task/lock_all.hpp>
+#include <bide/task/outcome.hpp>
 #include <bide/task/rate_limiter.hpp>
 #include <bide/task/retry.hpp>
 #include <bide/task/strand.hpp>
@@ -65,6 +67,7 @@
 #include <bide/task/task_local_value.hpp>
 #include <bide/task/task_tag.hpp>
 #include <bide/task/this_task.hpp>
+#include <bide/task/watch_wait.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <bide/version.hpp>
 

@@ -17,6 +17,7 @@
 #include <bide/parallel/parallel_count_if.hpp>
 #include <bide/parallel/parallel_fill.hpp>
 #include <bide/parallel/parallel_find.hpp>
+#include <bide/parallel/parallel_fold.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_min_element.hpp>

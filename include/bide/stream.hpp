@@ -7,6 +7,7 @@
 
 #include <bide/stream/buffered.hpp>
 #include <bide/stream/merge.hpp>
+#include <bide/stream/operators.hpp>
 #include <bide/stream/stream.hpp>
 
 #endif

@@ -4,6 +4,7 @@
 #include "support/death.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
+#include "support/stop.hpp"
 #include "support/test.hpp"
 
 #include <bide/channel/watch.hpp>
@@ -20,6 +21,9 @@ enum class what { nothing_yet, changed, failed };
 
 what of(const bide::result<void>& got) { return got ? what::changed : what::failed; }
 bool is(const bide::result<void>& got, errc error) { return !got && got.error() == error; }
+template <class T> bool is_error(const bide::result<T>& got, errc error) {
+    return !got && got.error() == error;
+}
 
 template <class Receiver> test::held note(Receiver& r, std::atomic<what>& out) {
     const auto got = co_await r.async_changed();
@@ -385,6 +389,75 @@ TEST_CASE("watch: no wait and no look allocates") {
     CHECK(late);
     w.send(2);
     CHECK(end == what::changed);
+}
+
+// ---- A wait for a value
+
+TEST_CASE("watch: wait with a predicate returns at once, or after the send that makes it true") {
+    watch w(1);
+    auto r = w.subscribe();
+    int calls = 0;
+    const auto is_even = [&](const int& n) {
+        ++calls;
+        return n % 2 == 0;
+    };
+    CHECK(r.wait([](int n) { return n == 1; }) == 1); // already seen
+    w.send(2);
+    CHECK(r.wait(is_even) == 2);
+    CHECK(calls == 1);
+    CHECK_FALSE(r.has_changed()); // it counts as seen
+    w.send(3);
+    std::jthread sender([&] {
+        for (int n = 5; n <= 101; n += 2) {
+            w.send(n);
+        }
+        w.send(102);
+    });
+    CHECK(r.wait(is_even) == 102);
+    sender.join();
+    calls = 0;
+    w.send(103);
+    CHECK(is_error(r.wait_for(1ms, is_even), errc::timeout));
+    CHECK(calls == 1);
+    CHECK_FALSE(r.has_changed()); // 103 was seen, and is not even
+    CHECK(is_error(r.wait_for(0ms, is_even), errc::timeout));
+    CHECK(is_error(r.wait_until(bide::deadline::poll(), is_even), errc::timeout));
+    CHECK(r.wait_for(0ms, [](int n) { return n == 103; }) == 103);
+}
+
+TEST_CASE(
+    "watch: wait with a predicate ends by a stop and by the close, and a true one comes first") {
+    watch w(1);
+    auto r = w.subscribe();
+    const auto is_one = [](int n) { return n == 1; };
+    const auto is_two = [](int n) { return n == 2; };
+    std::stop_source stop = test::new_stop();
+    std::jthread stops([&] {
+        test::are_asleep<test::native>(1);
+        stop.request_stop();
+    });
+    CHECK(is_error(r.wait(stop.get_token(), is_two), errc::stopped));
+    CHECK(r.wait(stop.get_token(), is_one) == 1);
+    w.send(2);
+    w.close();
+    CHECK(r.wait(stop.get_token(), is_two) == 2);
+    CHECK(is_error(r.wait(is_one), errc::closed));
+    CHECK(r.wait(is_two) == 2);
+}
+
+TEST_CASE("watch: a value counts as seen only if the predicate and the copy do not throw") {
+    bide::watch<fragile> w(fragile(1));
+    auto r = w.subscribe();
+    w.send(fragile(2));
+    CHECK_THROWS_AS(r.wait([](const fragile&) -> bool { throw std::runtime_error("no"); }),
+                    std::runtime_error);
+    CHECK(r.has_changed());
+    fragile::fails = true;
+    CHECK_THROWS_AS(r.wait([](const fragile& f) { return f.n == 2; }), std::runtime_error);
+    fragile::fails = false;
+    CHECK(r.has_changed());
+    CHECK(r.wait([](const fragile& f) { return f.n == 2; })->n == 2);
+    CHECK_FALSE(r.has_changed());
 }
 
 #if BIDE_TESTS_CAN_DIE

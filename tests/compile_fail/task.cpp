@@ -66,8 +66,8 @@ bide::task<> when_any_takes_no_operation() { // take tasks, and callables that r
 
 using handle = bide::join_handle<int>;
 
-bide::task<int> handle_is_awaited_by_async_join(handle h) { // write co_await std::move.handle.
-    co_return co_await std::move(h).async_join();
+bide::task<int> handle_is_awaited_as_an_rvalue(handle h) { // write co_await std::move.handle.
+    co_return co_await std::move(h);
     //! co_return co_await h;
 }
 

@@ -99,6 +99,16 @@ task<std::string> read_rest(io_socket& from, std::string& all) {
     }
 }
 
+// Reads so often in vain that the next reads wait without a call.
+template <class Ends> void read_in_vain(run_loop& loop, Ends& pair) {
+    for (int i = 0; i < 10; ++i) {
+        auto reading = loop.spawn(read_text(pair.mine));
+        loop.poll();
+        pair.put("x");
+        REQUIRE(finish(loop, std::move(reading)) == "x");
+    }
+}
+
 task<std::error_code> read_error(io_socket& from) {
     std::array<std::byte, 16> into{};
     const auto n = co_await from.async_read_some(into);
@@ -235,6 +245,9 @@ TEST_CASE_METHOD(on_loop, "io_socket: an event without data is not the end of th
 
 TEST_CASE_METHOD(on_loop, "io_socket: finds what follows a short read") {
     tcp_ends pair(io);
+    if (GENERATE(true, false)) {
+        read_in_vain(loop, pair);
+    }
     std::string got;
     auto reading = loop.spawn(read_rest(pair.mine, got));
     loop.poll();
@@ -275,11 +288,33 @@ TEST_CASE_METHOD(on_loop, "io_socket: finds what follows a short read") {
     }
 }
 
+TEST_CASE_METHOD(on_loop, "io_socket: reads on, however fast the peer becomes") {
+    tcp_ends pair(io);
+    read_in_vain(loop, pair);
+    std::string all;
+    for (int i = 0; i < 40; ++i) {
+        pair.put("ab");
+        all += loop.run_until(read_text(pair.mine, 1)); // leaves a byte
+        all += loop.run_until(read_text(pair.mine));
+    }
+    std::string sent;
+    for (int i = 0; i < 40; ++i) {
+        sent += "ab";
+    }
+    REQUIRE(all == sent);
+}
+
 TEST_CASE_METHOD(on_loop, "io_socket: receives each message, however short") {
     int both[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, both) == 0);
     io_socket in(io, both[0]);
     const io_socket out(io, both[1]);
+    for (int i = 0; i < 10; ++i) { // in vain, each
+        auto one = loop.spawn(read_text(in));
+        loop.poll();
+        REQUIRE(::send(both[1], "x", 1, 0) == 1);
+        REQUIRE(finish(loop, std::move(one)) == "x");
+    }
     std::string got;
     auto reading = loop.spawn(read_rest(in, got));
     loop.poll();
@@ -305,6 +340,9 @@ TEST_CASE_METHOD(on_loop,
     loop.poll();
     pair.put("x");
     REQUIRE(finish(loop, std::move(waiting)) == "x"); // the next read would wait
+    if (GENERATE(true, false)) {
+        read_in_vain(loop, pair);
+    }
     pair.put("y");
     std::array<std::byte, 8> into{};
     SECTION("a time-out of zero") {

@@ -712,6 +712,38 @@ TEST_CASE("adaptive_mutex: a coroutine that gives up its attempt passes the mute
         }
         MODEL_REQUIRE(behind.is_granted() && data == 2 && !l.try_take());
     });
+    // The stop takes the head out of the queue before it wakes the head's thread. That thread may
+    // still take the mutex.
+    model::check("adaptive_mutex: a head that is stopped while it tries, before a coroutine",
+                 random_or_long(20'000), [] {
+                     held_lock l;
+                     var<int> data{0};
+                     queued head(l);
+                     coroutine behind(l);
+                     model::thread waiting([&] {
+                         l.await(head, deadline::never());
+                         if (head.outcome() == wait_status::granted) {
+                             increment(data);
+                             l.unlock(&l);
+                         }
+                     });
+                     until_asleep(head);
+                     l.unlock(&l); // wakes the head
+                     const bool overtakes = l.try_take();
+                     model::thread stopping([&] { stop(l, head); });
+                     if (overtakes) {
+                         increment(data);
+                         l.unlock(&l);
+                     }
+                     behind.lock(l);
+                     increment(data);
+                     l.unlock(&l);
+                     stopping.join();
+                     waiting.join();
+                     const bool locked = head.outcome() == wait_status::granted;
+                     MODEL_REQUIRE(data == 1 + (overtakes ? 1 : 0) + (locked ? 1 : 0));
+                     MODEL_REQUIRE(l.take_free());
+                 });
     model::check("adaptive_mutex: one behind is stopped while the coroutine is on its way", [] {
         held_lock l;
         coroutine w(l);

@@ -374,7 +374,8 @@ void comes_and_goes(pool& in, var<int>& ran) {
 // A thief that looks at every lane.
 void steals_from_any(pool& in, lane& on, std::uint64_t chance) {
     lane* from = nullptr;
-    if (job* const taken = lanes_of(in).steal(chance, from)) {
+    lane* limit = nullptr;
+    if (job* const taken = lanes_of(in).steal(chance, from, limit)) {
         on.run(*taken, *from);
     }
 }
@@ -412,6 +413,85 @@ TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, 
                     [] { lane_is_handed_on(true, 0); });
     check_at_random("a lane is handed on, a thief looks at the other one first, at random", 1'000,
                     [] { lane_is_handed_on(true, 1); });
+}
+
+// Takes an arm from a lane with a limit, if the limit admits it, and runs it on `on`.
+void enter_and_run(lane& from, lane& on) {
+    lane* limit = nullptr;
+    if (job* const taken = from.enter_and_steal(limit)) {
+        on.run(*taken, from);
+        lane::leave(limit);
+    }
+}
+
+// Two thieves at a fork-join that admits one: they run arms one after the other. The lane may have
+// begun another fork-join before, with other limits.
+void limited(std::uint32_t before) {
+    lanes l;
+    var<int> ran[2]{0, 0};
+    var<int> alone{0}; // only thieves write it
+    const int me = this_thread() = 1;
+    const auto begin = [&l](std::uint32_t most) {
+        if (most != lane::no_limit) {
+            l.a.set_limit(most, nullptr);
+        }
+        l.a.begin(1, 0, most == lane::no_limit ? nullptr : &l.a);
+    };
+    const auto arm = [&](int n) {
+        return [&, n] {
+            ran[n] = ran[n] + 1;
+            if (this_thread() != me) {
+                alone = alone + 1;
+            }
+        };
+    };
+    begin(before);
+    model::thread first([&] { enter_and_run(l.a, l.b); });
+    model::thread second([&] { enter_and_run(l.a, l.c); });
+    if (before != 1) {
+        fork(l.a, [] {}, [] {});
+        begin(1);
+    }
+    fork(l.a, [&] { fork(l.a, [] {}, arm(0)); }, arm(1));
+    MODEL_REQUIRE(ran[0] == 1 && ran[1] == 1);
+}
+
+// A worker runs an arm, leaves the limit and goes to sleep. Only this worker runs the next arm.
+void found_after_leaving() {
+    no_substitute owner;
+    pool all(owner, {2, true, nullptr, 0}); // the other worker is away
+    var<int> ran{0};
+    model::thread working([&] { all.run(all.workers()[0]); });
+    lane& mine = *lanes_of(all).take();
+    mine.set_limit(1, nullptr);
+    mine.begin(1, 0, &mine);
+    const auto arm = [&] {
+        ran = ran + 1;
+        if (ran == 2) {
+            all.stop();
+        }
+    };
+    using forked = bide::detail::fork_arm<platform, decltype((arm))>;
+    forked one(arm);
+    forked two(arm);
+    mine.push(one);
+    mine.push(two);
+    working.join();
+    MODEL_REQUIRE(ran == 2);
+    MODEL_REQUIRE(mine.wait(two, 1) == job::end::done && mine.wait(one, 0) == job::end::done);
+    lanes_of(all).put(mine);
+}
+
+TEST_CASE("fork_join: no more thieves than a limit admits run its arms, also if the lane had "
+          "another limit before") {
+    check_at_random("two thieves, a limit of one, at random", 5'000, [] { limited(1); });
+    check_at_random("two thieves, a limit of two before, at random", 5'000, [] { limited(2); });
+    check_at_random("two thieves, no limit before, at random", 5'000,
+                    [] { limited(lane::no_limit); });
+}
+
+TEST_CASE("fork_join: a worker that leaves a full limit and goes to sleep finds the next arm") {
+    check_at_random("found after leaving, at random", 5'000, found_after_leaving);
 }
 
 using scope = bide::basic_spawn_scope<platform>;
@@ -468,7 +548,8 @@ void spawned_beside(bool by_worker) {
                 return;
             }
             lane* from = nullptr;
-            if (job* const taken = lanes_of(all).steal(0, from)) {
+            lane* limit = nullptr;
+            if (job* const taken = lanes_of(all).steal(0, from, limit)) {
                 const bide::detail::basic_fork_scope<platform> now(thief_lane, *from);
                 thief_lane.run(*taken, *from);
             }

@@ -140,6 +140,29 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
     });
 }
 
+TEST_CASE("task_group: a handle cancels one child, and may be the last to use the child") {
+    // As a cancel_handle does, which has a reference.
+    const auto cancelled = [](bool fails) {
+        scene s;
+        auto* const g = new group;
+        member& m = s.takes(*g);
+        member& n = s.writes(*g, s.x, fails);
+        m.add_reference();
+        model::thread worker([&] { m.begin(); });
+        model::thread owner([&] {
+            m.cancel();
+            m.drop_reference();
+        });
+        n.begin();
+        g->of_children().wait();
+        MODEL_REQUIRE(s.x == 1 && s.is_stopped());
+        delete g;
+    };
+    model::check("group, a handle cancels a child", [&] { cancelled(false); });
+    model::check("group, a handle and the group cancel a child, at random", at_random(),
+                 [&] { cancelled(true); });
+}
+
 // Threads join while the last child ends elsewhere. The last of them destroys the group.
 void joined_by(int joiners, bool cancelled) {
     scene s;

@@ -109,6 +109,20 @@ TEST_CASE("misuse: a body that crashes is reported with its steps") {
     CHECK(model::explore({}, store_and_load).what == failure::none); // nothing is left of it
 }
 
+TEST_CASE("misuse: a body that waits for what the checker does not see is stopped") {
+    ::setenv("BIDE_MODEL_WATCHDOG", "1", 1);
+    const auto v = model::explore({}, [] {
+        volatile int never = 0;
+        atomic<int> word{0};
+        model::thread other([&] { word.store(1); });
+        while (never == 0) {
+        }
+    });
+    ::unsetenv("BIDE_MODEL_WATCHDOG");
+    CHECK(v.what == failure::livelock);
+    CHECK(contains(v.message, "no step is made"));
+}
+
 TEST_CASE("misuse: what crashes outside of a body is not the checker's") {
     const auto crash = [] { std::abort(); };
     CHECK(WTERMSIG(process(crash).status) == SIGABRT);
@@ -266,6 +280,54 @@ TEST_CASE("misuse: a path that is none, or another body's, is said to be so") {
                    "BIDE_MODEL_REPLAY has another name"));
     CHECK(contains(process(check_two, {{"BIDE_MODEL_REPLAY", "1"}}).text,
                    "BIDE_MODEL_REPLAY is no name|path"));
+    const auto to_the_end = [&] {
+        check_two();
+        std::exit(0);
+    };
+    CHECK(WEXITSTATUS(process(to_the_end, {{"BIDE_MODEL_REPLAY", "tow|g0"}}).status) == 1);
+}
+
+TEST_CASE("misuse: a body whose threads share nothing that the checker sees fails") {
+    const auto plain = [] {
+        std::atomic<int> count{0};
+        model::thread other([&] { ++count; });
+        ++count;
+    };
+    CHECK(model::explore({}, plain).what == failure::nothing_shared);
+    CHECK(model::explore({.may_share_nothing = true}, plain).what == failure::none);
+    CHECK(contains(model::explore({}, store_and_load).assumed, "no time-outs"));
+}
+
+TEST_CASE(
+    "misuse: memory of the heap that was freed is named, and so is the thread that freed it") {
+    struct node {
+        model::var<int> value{0};
+    };
+    const auto v = model::find("a freed node", failure::lifetime, [] {
+        atomic<node*> head{new node};
+        model::thread other([&] { delete head.exchange(nullptr); });
+        const node* const seen = head.load();
+        other.join();
+        MODEL_REQUIRE(seen == nullptr || seen->value == 0);
+    });
+    CHECK(contains(v.message, "freed by T1"));
+}
+
+TEST_CASE("misuse: new returns a freed address if the options say so") {
+    const auto compares = [] {
+        atomic<int*> head{new int(1)};
+        int* const seen = head.load();
+        model::thread other([&] {
+            delete head.load();
+            head.store(new int(2));
+        });
+        other.join();
+        const bool is_same = head.load() == seen;
+        delete head.load();
+        MODEL_REQUIRE(!is_same); // a compare-exchange would take the second block for the first
+    };
+    CHECK(model::explore({}, compares).what == failure::none);
+    CHECK(model::explore({.reused_addresses = 1}, compares).what == failure::assertion);
 }
 
 TEST_CASE("misuse: a file that cannot be written is said to be none") {

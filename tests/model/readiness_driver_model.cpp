@@ -26,6 +26,7 @@ struct read_payload : bide::io_payload {
     bide::detail::retry_on_grant<model::platform_without_lock_sleep> retry{};
     int number = -1;
     bool is_over = false;
+    bool was_put_off = false;
 };
 
 } // namespace
@@ -88,10 +89,12 @@ public:
                 if (!ends) {
                     ready_ = ready_ & ~std::uint32_t{EPOLLIN};
                 }
+                reads_ = reads_ + 1;
             },
             false);
         return number;
     }
+    int reads() const noexcept { return reads_; }
     int requests() const noexcept { return requests_; }
 
     void become_ready(std::uint32_t events) noexcept {
@@ -162,6 +165,7 @@ private:
     var<std::uint32_t> ready_{0};
     var<int> bytes_{0};
     var<int> requests_{0};
+    var<int> reads_{0};
     var<std::uint64_t> key_fired_{0};
     var<std::uint32_t> fired_{0};
     var<bool> is_closed_{false};
@@ -516,13 +520,24 @@ void attached_in_turn() {
 
 using socket_access = bide::detail::socket_access<driver>;
 
-// Is how an io_socket receives, with room for more than there is.
+// Is how an io_socket receives from a TCP socket, with room for more than there is.
 struct reading : socket_access::operation<reading, read_payload> {
     using outcome = bide::result<read_bytes, std::error_code>;
 
     bide::wait_status attempt(read_payload& p) const noexcept {
+        if (puts_off(p.was_put_off)) {
+            return bide::wait_status::waiting;
+        }
+        const bool was_armed = is_armed_edge();
         p.number = static_cast<driver&>(of).file().read();
-        return p.number < 0 ? would_block() : bide::wait_status::granted;
+        note_read(was_armed, p.number < 0);
+        if (p.number < 0) {
+            return would_block();
+        }
+        if (p.number > 0) {
+            note_short_read([] { return true; });
+        }
+        return bide::wait_status::granted;
     }
     outcome collect(bide::wait_status what, const read_payload& p) const noexcept {
         if (what == bide::wait_status::granted && p.number >= 0) {
@@ -610,7 +625,21 @@ void read_each(int bytes, bool again) {
     MODEL_REQUIRE(s.first == becomes::ready && s.sum == bytes);
 }
 
-// After the first wait, none makes a request if its byte comes after it has begun. A wait for room that is cancelled in
+// After a short read, each second read waits without a call, and the others find out that it would have blocked.
+void read_without_a_call(bool second) {
+    read_scene s(1, 1);
+    s.read_before();
+    if (second) {
+        s.read_before();
+    }
+    const int before = s.d.file().reads();
+    s.begin(s.one);
+    model::thread kernel([&] { s.d.file().arrive(1); });
+    s.serve();
+    MODEL_REQUIRE(s.sum == 1 && s.d.file().reads() == before + (second ? 2 : 1));
+}
+
+// After the first wait, none makes a request, if its byte comes after it has begun. A wait for room that is cancelled in
 // between changes nothing.
 void read_without_a_request() {
     read_scene s(2, 1);
@@ -825,6 +854,8 @@ TEST_CASE("readiness_driver: a select of both directions takes one of them") {
 }
 
 TEST_CASE("readiness_driver: an io_socket reads each byte once, and finds the end", "[long]") {
+    check("read without a call", true, [] { read_without_a_call(false); });
+    check("read with a call in vain", true, [] { read_without_a_call(true); });
     check("read without a request", true, read_without_a_request);
     check("a wait beside unread bytes", true, wait_beside_unread_bytes);
     check("read one byte", true, [] { read_each(1, false); });

@@ -61,6 +61,8 @@ struct lone_forks {
     }
     bool wants_work(std::uint64_t) const noexcept { return !s->has_work; }
     const void* thread() const noexcept { return s; }
+    bool may_leave() const noexcept { return false; }
+    bool leaves_for_task(std::int64_t) const noexcept { return false; }
 };
 
 // The same, for loops that were brief before.

@@ -275,3 +275,63 @@ TEST_CASE("parallel_reduce: a sum of integers wraps around in their own type") {
               static_cast<int>(sum));
     }
 }
+
+TEST_CASE("parallel_reduce_chunks: the chunks cover the range, in order, and are the leaves of the "
+          "tree of parallel_reduce; values are only moved",
+          "[promise.reduce-order]") {
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1U, 2U, 16U}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int n : {1, 2, 3, 40, 257, 5'000}) {
+            std::vector<int> in(static_cast<std::size_t>(n));
+            std::iota(in.begin(), in.end(), 0);
+            const std::size_t grain = chance.below(2) == 0 ? 0 : std::size_t{chance.below(50)};
+            INFO(workers << " workers, " << n << " elements, grain " << grain);
+            const auto body = [&](auto chunk) {
+                stretch all(static_cast<int>(chunk.index()),
+                            static_cast<int>(chunk.index() + chunk.size()));
+                all.broken = chunk.size() < std::min(grain, in.size()) || chunk[0] != all.first ||
+                             chunk.end()[-1] != all.last - 1;
+                return all;
+            };
+            const stretch all = bide::parallel_reduce_chunks({s, {.grain = grain}}, in,
+                                                             stretch(0, 0), body, stretch::joined);
+            CHECK((all.first == 0 && all.last == n && !all.broken));
+
+            const auto tenth = [](double x) { return x / 10; };
+            const auto sum_of = [](auto chunk) { // as a leaf of parallel_reduce() of up to 4
+                double sum = chunk[0] / 10.0;
+                for (std::size_t i = 1; i != chunk.size(); ++i) {
+                    sum += chunk[i] / 10.0;
+                }
+                return sum;
+            };
+            CHECK(bide::parallel_reduce_chunks({s, {.grain = 2}}, in.begin(), in.end(), 0.0, sum_of,
+                                               std::plus()) ==
+                  bide::parallel_reduce({s, {.grain = 2}}, in, 0.0, tenth, std::plus()));
+        }
+    }
+}
+
+TEST_CASE("parallel_reduce_chunks: an empty range calls nothing; the first exception in order "
+          "leaves it; a stop is an exception") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<int> in(100);
+    std::iota(in.begin(), in.end(), 0);
+    const auto throws = [](auto chunk) -> int {
+        return chunk.index() >= 37 ? throw failure{chunk[0]} : 1;
+    };
+    const std::span<int> none;
+    CHECK(bide::parallel_reduce_chunks(s, none, 5, throws, std::plus()) == 5);
+    try {
+        bide::parallel_reduce_chunks({s, {.grain = 1}}, in, 0, throws, std::plus());
+        CHECK(false);
+    } catch (const failure& failed) {
+        CHECK(failed.at == 37);
+    }
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_THROWS_AS(
+        bide::parallel_reduce_chunks({s, {.stop = stop.get_token()}}, in, 0, throws, std::plus()),
+        bide::stopped_error);
+}

@@ -220,3 +220,93 @@ concept scans = requires(bide::scheduler& s, std::vector<T> in, int* out, Op op)
 
 static_assert(scans<int, std::plus<>>);
 static_assert(!scans<unassigned, adds>, "the sum is assigned to");
+
+TEST_CASE("parallel_scan_chunks: each chunk gets the combination of all before it, whichever "
+          "thread takes it; the first call in order that throws leaves it",
+          "[promise.scan-as-std]") {
+    test::jitter chance(test::run_seed());
+    for (int round = 0; round < 200; ++round) {
+        test::chance_run given(chance, round);
+        const bool throws = chance.below(2) == 0;
+        INFO("round " << round << ", " << given.n << " elements");
+        std::vector<int> in(static_cast<std::size_t>(given.n));
+        std::iota(in.begin(), in.end(), 0);
+        std::vector<int> written(in.size(), 0);
+        // The result of a chunk is its end: of neighbours only the later one counts.
+        struct end_of {
+            std::unique_ptr<int> at;
+        };
+        bool in_order = true;
+        const auto body = [&](auto chunk, const end_of* before) {
+            const int first = static_cast<int>(chunk.index());
+            if (throws && before != nullptr && first <= given.first &&
+                given.first < first + static_cast<int>(chunk.size())) {
+                throw failure{first};
+            }
+            for (std::size_t i = 0; before != nullptr && i != chunk.size(); ++i) {
+                in_order = in_order && *before->at == first;
+                ++written[chunk.index() + i];
+            }
+            return end_of{std::make_unique<int>(first + static_cast<int>(chunk.size()))};
+        };
+        const auto later = [](const end_of&, const end_of& b) {
+            return end_of{std::make_unique<int>(*b.at)};
+        };
+        const bide::detail::elements<int*> all{in.data(), in.size()};
+        const auto blocks = bide::detail::blocks_of(all.size, given.options);
+        bide::detail::chunk_blocks<int*, end_of, const decltype(body), const decltype(later)> work(
+            all, blocks, body, later);
+        bide::detail::scan_front<end_of, decltype(work)> front(
+            blocks, work, std::optional(end_of{std::make_unique<int>(0)}));
+        const auto policy = given.policy();
+        int failed_at = -1;
+        try {
+            bide::detail::run_in_order(policy.forks(), policy.options(), all.size, blocks.block,
+                                       front);
+            CHECK(*front.total().at == given.n);
+        } catch (const failure& failed) {
+            failed_at = failed.at;
+        }
+        REQUIRE(in_order);
+        if (throws && given.first < given.n) {
+            REQUIRE((failed_at >= 0 && failed_at <= given.first));
+        } else {
+            REQUIRE(failed_at == -1);
+            REQUIRE(std::ranges::count(written, 1) == given.n);
+        }
+    }
+}
+
+TEST_CASE("parallel_scan_chunks: the same bits on any number of workers; no element is no call",
+          "[promise.scan-as-std]") {
+    std::vector<double> in(10'000);
+    for (std::size_t i = 0; i != in.size(); ++i) {
+        in[i] = 1.0 / static_cast<double>(i + 1);
+    }
+    std::vector<double> expected;
+    for (const unsigned workers : {1U, 2U, 16U}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 20; ++round) {
+            std::vector<double> out(in.size());
+            const auto body = [&](auto chunk, const double* before) {
+                double sum = 0;
+                for (std::size_t i = 0; i != chunk.size(); ++i) {
+                    sum += chunk[i];
+                    if (before != nullptr) {
+                        out[chunk.index() + i] = *before + sum;
+                    }
+                }
+                return sum;
+            };
+            const double total =
+                bide::parallel_scan_chunks(s, in.begin(), in.end(), 1.0, body, std::plus());
+            CHECK(total == out.back());
+            if (expected.empty()) {
+                expected = out;
+            }
+            CHECK(has_bits_of(out, expected));
+        }
+        const auto none = [](auto, const int*) -> int { throw failure{0}; };
+        CHECK(bide::parallel_scan_chunks(s, std::span<int>(), 3, none, std::plus()) == 3);
+    }
+}

@@ -248,3 +248,86 @@ TEST_CASE("spread: a worker that becomes free while another one is in a long lea
     }
     CHECK(others.load() == 8);
 }
+
+namespace {
+
+// A task starts while all workers are in a loop that does not end before.
+template <bool FromWorker> void start_task_in_loop(scheduler& s, std::size_t grain) {
+    INFO(s.concurrency() << " workers, grain " << grain << ", from a worker: " << FromWorker);
+    std::stop_source stop;
+    std::atomic<bool> is_spawned{false};
+    std::array<std::atomic<bool>, 3>
+        visited{}; // by a worker; the caller, if it is none, is the last
+    unsigned caller = 2;
+    std::atomic<bool> ran{false};
+    const auto task = [&] { ran = true; };
+    const auto loop = [&] {
+        const auto end = std::chrono::steady_clock::now() + test::patience / 2;
+        bide::parallel_for({s, {.grain = grain, .stop = stop.get_token()}}, std::size_t{0},
+                           std::numeric_limits<std::size_t>::max(), [&](std::size_t) {
+                               const unsigned me = s.this_worker().value_or(2);
+                               visited[me] = true;
+                               if (FromWorker && me == caller && visited[1 - me] &&
+                                   !is_spawned.exchange(true)) {
+                                   s.spawn(task).detach(); // lies in the LIFO slot of this worker
+                               }
+                               const bool is_late = std::chrono::steady_clock::now() > end;
+                               if (ran || is_late) {
+                                   stop.request_stop();
+                               }
+                           });
+    };
+    const auto loop_ends = [&] {
+        try {
+            loop();
+        } catch (const bide::stopped_error&) {
+        }
+    };
+    if constexpr (FromWorker) {
+        s.spawn([&] {
+             caller = s.this_worker().value();
+             loop_ends();
+         }).join();
+    } else {
+        test::team outside(1, [&](int) { loop_ends(); });
+        CHECK(test::eventually([&] { return visited[0] && visited[1] && visited[2]; }));
+        s.spawn(task).detach();
+        outside.join();
+    }
+    CHECK(ran);
+}
+
+} // namespace
+
+TEST_CASE("spread: a task starts while all workers run parts of a loop", "[promise.task-in-loop]") {
+    for (const bool naps : {true, false}) {
+        scheduler s(test::with(2, naps));
+        for (const std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{1'000}}) {
+            start_task_in_loop<false>(s, grain);
+            start_task_in_loop<true>(s, grain);
+        }
+    }
+}
+
+TEST_CASE("spread: a loop visits each element once while its workers leave it for tasks",
+          "[promise.task-in-loop]") {
+    scheduler s(test::with(4, true));
+    std::vector<unsigned char> visits(1 << 20);
+    std::atomic<bool> is_over{false};
+    std::atomic<int> tasks{0};
+    test::team spawner(1, [&](int) {
+        while (!is_over) {
+            s.spawn([&] { ++tasks; }).join();
+        }
+    });
+    int rounds = 0;
+    test::eventually([&] {
+        bide::parallel_for(s, visits, [](unsigned char& n) { ++n; });
+        ++rounds;
+        return rounds == 200 || (rounds >= 20 && tasks > 1'000);
+    });
+    is_over = true;
+    spawner.join();
+    CHECK(std::ranges::count(visits, static_cast<unsigned char>(rounds)) ==
+          static_cast<std::ptrdiff_t>(visits.size()));
+}

@@ -284,6 +284,21 @@ TEST_CASE("join_set: no waiter learns that no child is left while an outcome is 
     CHECK(std::move(second).join() == 42);
 }
 
+TEST_CASE_METHOD(with_workers<2>,
+                 "join_set: a handle cancels its child alone, and join_next throws stopped_error") {
+    const cancel_handle first = set.spawn_with_handle(stuck());
+    const cancel_handle second = set.spawn_with_handle(number_after(e, 2));
+    CHECK(first.cancel());
+    CHECK(what_of([&] { static_cast<void>(set.join_next()); }) == "stopped");
+    CHECK(first.done());
+    CHECK_FALSE(second.done());
+    e.set();
+    CHECK(set.join_next() == 2);
+    CHECK(test::eventually([&] { return second.done(); }));
+    CHECK_FALSE(second.cancel());
+    CHECK(set.join_next() == std::nullopt);
+}
+
 TEST_CASE("join_set: its destructor cancels the children and waits for them") {
     scheduler s(workers(1));
     std::atomic<int> begun{0};

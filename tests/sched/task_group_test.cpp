@@ -244,6 +244,94 @@ TEST_CASE_METHOD(
     CHECK(what_of([&] { g.join(); }) == "a late error");
 }
 
+TEST_CASE("task_group: a handle cancels its child alone, which has not failed then") {
+    test::each_home home;
+    family all;
+    std::vector<cancel_handle> of;
+    const auto body = [&]() -> task<int> {
+        task_group g(*home);
+        of.push_back(g.spawn_with_handle(all.ends_when_stopped()));
+        of.push_back(co_await g.async_spawn_with_handle(all.ends_when_stopped()));
+        while (all.begun < 2) {
+            co_await this_task::yield();
+        }
+        g.spawn(all.adds(1)); // needs longer
+        int cancels = 0;
+        for (const cancel_handle& one : of) {
+            cancels += one.cancel() ? 1 : 0;
+        }
+        co_await g.async_join();
+        co_return cancels;
+    };
+    CHECK(home.run(body()) == 2);
+    CHECK(all.ended == 2);
+    CHECK(all.sum == 1);
+    CHECK(of[0].done());
+    CHECK_FALSE(of[0].cancel());
+    CHECK_FALSE(of[0] == of[1]);
+    CHECK(of[0].id() != of[1].id());
+    CHECK(of[0] == cancel_handle(of[0]));
+}
+
+TEST_CASE("task_group: a child that its handle cancels before its first run never starts") {
+    family all;
+    cancel_handle kept;
+    {
+        scheduler s(workers(1));
+        task_group g(s);
+        std::atomic<bool> may_go{false};
+        s.spawn([&] { static_cast<void>(test::spin_until(may_go)); }).detach();
+        kept = g.spawn_with_handle(all.starts(counted_once(all.values, 1)));
+        CHECK(kept.cancel(user_reason(3)));
+        CHECK_FALSE(kept.done());
+        may_go = true;
+        CHECK(what_of([&] { g.join(); }) == "nothing");
+        g.spawn(all.adds(1)); // the group is not cancelled
+        g.join();
+    }
+    CHECK(kept.done()); // after the group and the scheduler
+    CHECK_FALSE(kept.cancel());
+    CHECK(all.begun == 0);
+    CHECK(all.sum == 1);
+    CHECK(all.values.alive() == 0);
+    CHECK(cancel_handle().done());
+    CHECK_FALSE(cancel_handle().cancel());
+    CHECK(cancel_handle().id() == nullptr);
+}
+
+TEST_CASE_METHOD(
+    on_two,
+    "task_group: a child that its handle has cancelled fails by an error that is no stopped_error, "
+    "and by the stopped_error of a shutdown") {
+    const cancel_handle one = g.spawn_with_handle(all.fails_when_stopped());
+    REQUIRE(all.has_begun(1));
+    CHECK(one.cancel());
+    CHECK(what_of([&] { g.join(); }) == "a late error");
+    task_group late(s);
+    const cancel_handle two = late.spawn_with_handle(all.sleeps());
+    REQUIRE(all.has_begun(2));
+    s.shutdown();
+    CHECK(what_of([&] { late.join(); }) == "stopped");
+    CHECK(two.done());
+}
+
+TEST_CASE("task_group: a child that its handle cancels leaves its room to the next one") {
+    scheduler s(workers(2));
+    family all;
+    task_group g(s, 1);
+    const cancel_handle one = g.spawn_with_handle(all.sleeps());
+    REQUIRE(all.has_begun(1));
+    const auto waits = [&]() -> task<cancel_handle> {
+        co_return co_await g.async_spawn_with_handle(all.adds(1));
+    };
+    auto next = s.spawn(waits);
+    CHECK(one.cancel());
+    const cancel_handle two = std::move(next).join();
+    g.join();
+    CHECK(two.done());
+    CHECK(all.sum == 1);
+}
+
 TEST_CASE_METHOD(on_two, "task_group: children may spawn children and cancel their group") {
     g.spawn(all.grows(g, 9));
     g.join();

@@ -60,6 +60,8 @@ public:
         return script_->chance.below(4) < script_->hunger;
     }
     const void* thread() const noexcept { return script_->thread; }
+    bool may_leave() const noexcept { return script_->chance.below(2) == 0; }
+    bool leaves_for_task(std::int64_t) const noexcept { return script_->chance.below(4) == 0; }
     unsigned workers() const noexcept { return 4; }
 
 private:

@@ -87,7 +87,7 @@ task<std::optional<int>> perhaps() { co_return std::nullopt; }
 task<bide::result<int>> refuses() { co_return bide::unexpected{bide::errc::full}; }
 
 test::detached joins(join_handle<int> h, std::atomic<int>& got) {
-    const int value = co_await std::move(h).async_join();
+    const int value = co_await std::move(h); // of a coroutine that is no task
     got = value;
 }
 
@@ -170,6 +170,38 @@ TEST_CASE("join_handle: returns values of all kinds once, to a thread and to a t
                const auto third = co_await std::move(d).async_join();
                co_return first.value + second.number() + (third ? 100 : 0);
            }).join() == 11);
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEST_CASE("join_handle: co_await of a handle is co_await of its async_join()") {
+    test::tally t;
+    scheduler s(with(GENERATE(1u, 2u), false));
+    int referred = 0;
+    CHECK(s.spawn([&]() -> task<int> {
+               const auto first = co_await s.spawn(counts(t)); // an rvalue already
+               auto blocking = s.spawn_blocking([] { return 4; });
+               auto reference = s.spawn([&]() -> int& { return referred; });
+               auto failed = s.spawn(fails("why"));
+               bide::semaphore none(0);
+               auto stopped = s.spawn(takes(none));
+               int sum = first.number() + co_await std::move(blocking);
+               int& same = co_await std::move(reference);
+               same = 3;
+               try {
+                   sum += co_await std::move(failed);
+               } catch (const std::runtime_error&) {
+                   sum += 100;
+               }
+               stopped.cancel();
+               try {
+                   sum += co_await std::move(stopped);
+               } catch (const stopped_error&) {
+                   sum += 1'000;
+               }
+               co_return sum;
+           }).join() == 1'111);
+    CHECK(referred == 3);
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
 }

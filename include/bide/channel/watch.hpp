@@ -9,6 +9,8 @@
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/result.hpp>
 
+#include <optional>
+
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
@@ -216,17 +218,60 @@ public:
     /// Blocks: until there is such a version.
     /// Returns: errc::closed if this receiver has seen the last version and no more will come.
     /// Memory order: what happens before the send happens before the return.
-    result<void> changed() { return wait(deadline::never()); }
+    result<void> changed() { return wait_by(deadline::never()); }
 
     /// Waits as changed() does, unless a stop is requested first.
     /// Returns: as changed(), or errc::stopped.
-    result<void> changed(typename Platform::stop_token token) { return wait(token); }
+    result<void> changed(typename Platform::stop_token token) { return wait_by(token); }
 
     /// Waits as changed() does, but at most `rest`.
     /// Returns: as changed(), or errc::timeout.
-    result<void> changed_for(deadline::from_now rest) { return wait(deadline(rest)); }
+    result<void> changed_for(deadline::from_now rest) { return wait_by(deadline(rest)); }
     /// Waits as changed() does, but at most until a point in time.
-    result<void> changed_until(deadline when) { return wait(when); }
+    result<void> changed_until(deadline when) { return wait_by(when); }
+
+    /// Waits until predicate(const T&) is true for the latest value. The value for which it was
+    /// true, and all before it, count as seen. The predicate is called at once, and after each
+    /// change, by the calling thread, which holds no lock. It may miss a value that is replaced
+    /// soon. In a coroutine: async_wait() (task/watch_wait.hpp).
+    /// Blocks: until the predicate is true.
+    /// Returns: a copy of that value; errc::closed if the predicate is false for the last version
+    /// and no more will come.
+    /// Throws: what the predicate and the copy of T throw; the value does not count as seen then.
+    template <std::predicate<const T&> Predicate> result<T> wait(Predicate predicate) {
+        return wait_until(deadline::never(), std::move(predicate));
+    }
+    /// Waits as wait() does, unless a stop is requested first.
+    /// Returns: as wait(), or errc::stopped.
+    template <std::predicate<const T&> Predicate>
+    result<T> wait(typename Platform::stop_token token, Predicate predicate) {
+        return wait_to_see(token, predicate);
+    }
+    /// Waits as wait() does, but at most `rest`.
+    /// Returns: as wait(), or errc::timeout.
+    template <std::predicate<const T&> Predicate>
+    result<T> wait_for(deadline::from_now rest, Predicate predicate) {
+        return wait_to_see(deadline(rest), predicate);
+    }
+    /// Waits as wait() does, but at most until a point in time.
+    template <std::predicate<const T&> Predicate>
+    result<T> wait_until(deadline when, Predicate predicate) {
+        return wait_to_see(when, predicate);
+    }
+
+    /// Returns a copy of the latest value as see() does, if predicate(const T&) is true for it.
+    /// Otherwise returns nothing, but the value counts as seen.
+    /// Throws: as wait().
+    template <std::predicate<const T&> Predicate> std::optional<T> see_if(Predicate& predicate) {
+        std::uint64_t version = 0;
+        const auto latest = at_.state().latest_value(version);
+        std::optional<T> copy;
+        if (predicate(*latest)) {
+            copy.emplace(*latest);
+        }
+        at_.reader().seen = version;
+        return copy;
+    }
 
     /// Waits as changed() does, for a coroutine.
     /// Cancellation: if the operation is destroyed, the latest version does not count as seen.
@@ -246,8 +291,19 @@ private:
         }
     };
 
-    template <class Limit> result<void> wait(const Limit& limit) {
+    template <class Limit> result<void> wait_by(const Limit& limit) {
         return at_.state().collect(at_.reader(), at_.state().wait(at_.reader(), limit));
+    }
+    template <class Limit, class Predicate>
+    result<T> wait_to_see(const Limit& limit, Predicate& predicate) {
+        for (;;) {
+            if (auto seen = see_if(predicate)) {
+                return std::move(*seen);
+            }
+            if (const auto changed = wait_by(limit); !changed) {
+                return unexpected{changed.error()};
+            }
+        }
     }
 
     detail::subscription<state> at_;
@@ -268,7 +324,7 @@ private:
 /// level.close();
 /// \endcode
 ///
-/// In a coroutine: `co_await seen.async_changed()`.
+/// In a coroutine: `co_await seen.async_changed()`. `seen.wait(predicate)` waits for a value.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 

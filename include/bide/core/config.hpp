@@ -56,6 +56,8 @@
 ///                                        Otherwise empty. Such a function must contain no static
 ///                                        object: files that differ in the macro above would use
 ///                                        different objects.
+/// BIDE_STD_EXECUTION_UNTESTED  user      Defined: interop/std_execution.hpp compiles with any version
+///                                        of libstdc++.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
 ///                                        Files of one program may differ in it. If they do, the

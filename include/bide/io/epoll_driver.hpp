@@ -12,6 +12,8 @@
 //   generation   the number of requests so far, in 31 bits; each event carries the number of its
 //                request
 //   registered   true if the last request has put the file into the epoll set
+//   vain         the reads in a row that were made or put off while their event was armed
+//   after_short  what a short read tells of the next read
 //   forgotten    how often forget() or a detachment has ended all waits. A wait stores this number
 //                when it begins. If the number differs later, the descriptor may belong to another
 //                file, and the wait ends with errc::closed
@@ -34,6 +36,16 @@
 //   an event after the call. Then serve() takes the lock and disarms the event, whether there is a
 //   waiter or not. A waiter is queued under the lock too. If serve() was first, the event is not
 //   armed any more, and the waiter makes a request.
+//
+//   A read of TCP that returns fewer bytes than asked for has emptied the socket, as a call that
+//   would block has. So it arms its event, too. Exceptions: the end of the stream, an error, or
+//   bytes behind an urgent one may follow. The kernel has reported these by an event before the
+//   read, or reports them after it. After such an event, a short read arms nothing.
+//
+//   A read whose event is armed would block, unless its event is about to be served. Then it
+//   depends on the peers whether the read succeeds. The entry counts such reads that were made in
+//   vain, one after the other. After `most_vain` of them, a read waits without a call. One read in
+//   `most_put_off` makes its call, to find out whether the peers are faster now.
 //
 // An eventfd(2) ends the wait of the one thread that fetches events. One word tells wake() whether
 // to write to the eventfd:
@@ -351,12 +363,23 @@ private:
     static constexpr std::uint32_t events_of[] = {EPOLLIN, EPOLLOUT};
     static constexpr short polled_of[] = {POLLIN, POLLOUT};
     static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
+    // After these events, a short read may leave something: the end of the stream, an error, or bytes
+    // behind an urgent one.
+    static constexpr std::uint32_t unusual = always | EPOLLRDHUP | EPOLLPRI;
     static constexpr std::uint32_t last_generation = 0x7fff'ffff;
 
     // Makes the key by which an event names its request. The highest bit is 0.
     static std::uint64_t key(int fd, std::uint32_t generation) noexcept {
         return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
     }
+
+    // What a read of fewer bytes than asked for tells of the next read.
+    enum class short_read : unsigned char { unknown, would_block, may_go_on };
+
+    // If so many reads in a row were made while their event was armed, and would have blocked, the
+    // next ones wait for the event. One in `most_put_off` makes its call.
+    static constexpr unsigned char most_vain = Platform::model ? 0 : 8;
+    static constexpr unsigned char most_put_off = Platform::model ? 2 : 16;
 
     struct entry {
         atomic<word> locked{0};
@@ -367,6 +390,8 @@ private:
         atomic<word> forgotten{0};         // written under the lock
         bool registered = false;           // only `Set` changes it
         unsigned char first_direction = 0; // which direction is served first
+        short_read after_short = short_read::unknown;
+        unsigned char vain = 0; // reads in a row that were made in vain or were put off
         basic_waiter_queue<Platform> queues[2];
 
         std::uint32_t wanted() const noexcept {
@@ -380,6 +405,8 @@ private:
             }
             armed = 0;
             edges = 0;
+            after_short = short_read::unknown;
+            vain = 0;
             forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
         }
     };
@@ -410,13 +437,22 @@ private:
             return wait_status::granted;
         }
 
-        // `owns` is true if the file stays the same until forget().
-        wait_status enqueue(node& w, io_payload& mine, bool owns = false) const noexcept {
+        wait_status enqueue(node& w, io_payload& mine) const noexcept {
+            return enqueue(w, mine, false, []() noexcept { return wait_status::waiting; });
+        }
+        // `owns` is true if the file stays the same until forget(). If the wait must not begin,
+        // calls try_last(): the file may be ready, and its event not served yet.
+        template <class Call>
+        wait_status enqueue(node& w, io_payload& mine, bool owns, Call try_last) const noexcept {
             entry& e = *its;
             const guard section(e.locked);
             wait_status what = w.forbidden();
             const bool attached = of.is_attached();
             const bool gone = is_forgotten();
+            if (what != wait_status::waiting && !gone) {
+                const wait_status last = try_last();
+                what = last != wait_status::waiting ? last : what;
+            }
             const auto mask = events_of[which()];
             const bool is_armed = (e.armed & mask) != 0 && (e.edges != 0 || !owns);
             if (what == wait_status::waiting && (gone || !attached || !is_armed)) {
@@ -450,6 +486,42 @@ private:
             return waits_still;
         }
 
+        // ---- Reads of an io_socket. These functions are called with the lock.
+
+        // Returns true if the file reports an event before a read succeeds, or has reported one that
+        // was not served yet.
+        bool is_armed_edge() const noexcept {
+            return (its->armed & its->edges & events_of[readable]) != 0;
+        }
+        // Returns true if the read makes no call, because the last ones were made in vain. Sets
+        // `was_put_off` then, so that the same read is put off once.
+        bool puts_off(bool& was_put_off) const noexcept {
+            entry& e = *its;
+            if (was_put_off || e.vain < most_vain || !is_armed_edge()) {
+                return false;
+            }
+            was_put_off = ++e.vain < most_vain + most_put_off;
+            return was_put_off;
+        }
+        // Called after the call of a read, with what is_armed_edge() was before.
+        void note_read(bool was_armed, bool in_vain) const noexcept {
+            if (was_armed) {
+                const int count = in_vain ? std::min(its->vain + 1, int{most_vain}) : 0;
+                its->vain = static_cast<unsigned char>(count);
+            }
+        }
+        // Called after a read of fewer bytes than asked for. `is_stream` tells whether the file is a
+        // stream of TCP.
+        template <class IsStream> void note_short_read(IsStream&& is_stream) const noexcept {
+            entry& e = *its;
+            if (e.edges != 0 && e.after_short == short_read::unknown) {
+                e.after_short = is_stream() ? short_read::would_block : short_read::may_go_on;
+            }
+            if (e.after_short == short_read::would_block) {
+                e.armed |= events_of[readable] & e.edges;
+            }
+        }
+
         // Called with the lock, after a call that would block. Returns `waiting`.
         wait_status would_block() const noexcept {
             its->armed |= events_of[which()] & its->edges;
@@ -480,7 +552,8 @@ private:
     // Called with the lock of the entry. Requests `wanted`. Returns the error, or 0.
     int arm(int fd, entry& e, std::uint32_t wanted, bool owns) noexcept {
         const std::uint32_t next = (e.generation + 1) & last_generation;
-        const std::uint32_t edges = owns || e.edges != 0 ? e.edges | wanted | EPOLLET : 0;
+        const std::uint32_t edges =
+            owns || e.edges != 0 ? e.edges | wanted | EPOLLET | EPOLLRDHUP | EPOLLPRI : 0;
         const std::uint32_t events = edges != 0 ? edges : wanted | EPOLLONESHOT;
         const int error = set_.request(fd, e.registered, events, key(fd, next));
         if (error != 0) {
@@ -519,6 +592,9 @@ private:
         const guard section(e.locked);
         if (found.key >> 32 == e.generation) {
             e.armed &= e.edges;
+            if ((found.events & unusual) != 0) {
+                e.after_short = short_read::may_go_on;
+            }
             e.first_direction ^= 1; // so that neither direction starves the other
             for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
                 if ((found.events & (events_of[way] | always)) != 0) {

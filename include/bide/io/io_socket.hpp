@@ -16,6 +16,9 @@
 // (retry_on_grant, core/wait_ops.hpp). So an operation is one wait with one time-out, and allocates
 // nothing. A socket makes one edge-triggered request to the driver (io/epoll_driver.hpp).
 //
+// A server reads a request, answers it, and reads again before the next request is there. If reads
+// of a TCP socket have failed so several times in a row, the next ones wait without a system call.
+//
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If the socket became ready before the close, the coroutine may be about to
 // try its system call again, on the wrong file. So each attempt holds the lock of the driver's
@@ -34,6 +37,7 @@
 #include <span>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -53,6 +57,7 @@ namespace detail {
 // The payload of each operation. `is_over` is true if the system call has succeeded or failed.
 struct socket_payload : io_payload {
     bool is_over = false;
+    bool was_put_off = false; // the wait has begun without a system call
     retry_on_grant<native_platform> retry{};
 
     wait_status end(int code = 0) noexcept {
@@ -328,7 +333,25 @@ template <class Call> auto uninterrupted(Call call) noexcept {
     return n;
 }
 
-inline bool is_would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+inline bool is_tcp(int fd) noexcept {
+    int protocol = 0;
+    socklen_t size = sizeof protocol;
+    return ::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+           protocol == IPPROTO_TCP;
+}
+
+// Makes a message of several buffers.
+inline msghdr message_of(iovec* first, std::size_t number) noexcept {
+    msghdr made{};
+    made.msg_iov = first;
+    made.msg_iovlen = number;
+    return made;
+}
+inline ssize_t exchange_message(int fd, bool sends, msghdr& message) noexcept {
+    return uninterrupted([&]() noexcept {
+        return sends ? ::sendmsg(fd, &message, MSG_NOSIGNAL) : ::recvmsg(fd, &message, 0);
+    });
+}
 
 // The operations of a socket. They use the waits of the driver.
 template <class Driver> struct socket_access {
@@ -357,7 +380,15 @@ template <class Driver> struct socket_access {
                                         : static_cast<const Self&>(*this).attempt(p);
         }
         template <class Waiter> wait_status enqueue(Waiter& w, Payload& p) const noexcept {
-            return readiness::enqueue(w, p, true);
+            return readiness::enqueue(w, p, true, [&]() noexcept {
+                return p.was_put_off ? static_cast<const Self&>(*this).attempt(p)
+                                     : wait_status::waiting;
+            });
+        }
+
+        // Called if a system call has failed.
+        wait_status failed_call(Payload& p) const noexcept {
+            return errno == EAGAIN || errno == EWOULDBLOCK ? this->would_block() : p.end(errno);
         }
     };
 
@@ -376,6 +407,10 @@ template <class Driver> struct socket_access {
             if (p.size == 0 && !writes) {
                 return p.end(); // recv() would wait for a byte, or drop a message
             }
+            if (!writes && this->puts_off(p.was_put_off)) {
+                return wait_status::waiting;
+            }
+            const bool was_armed = !writes && this->is_armed_edge();
             const int from = this->fd;
             ssize_t n = uninterrupted([&]() noexcept {
                 return writes ? ::send(from, p.data, p.size, MSG_NOSIGNAL)
@@ -386,13 +421,17 @@ template <class Driver> struct socket_access {
                     return writes ? ::write(from, p.data, p.size) : ::read(from, p.data, p.size);
                 });
             }
+            this->note_read(was_armed, n < 0);
             if (n < 0) {
-                return is_would_block(errno) ? this->would_block() : p.end(errno);
+                return this->failed_call(p);
             }
             const auto moved = static_cast<std::size_t>(n);
             p.count += moved;
             p.data += moved;
             p.size -= moved;
+            if (!writes && moved != 0 && p.size != 0) {
+                this->note_short_read([&]() noexcept { return is_tcp(from); });
+            }
             return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
         }
     };
@@ -408,12 +447,8 @@ template <class Driver> struct socket_access {
                 return p.end(); // as for one buffer
             }
             const int from = this->fd;
-            msghdr all{};
-            all.msg_iov = pieces.data();
-            all.msg_iovlen = pieces.size();
-            ssize_t n = uninterrupted([&]() noexcept {
-                return writes ? ::sendmsg(from, &all, MSG_NOSIGNAL) : ::recvmsg(from, &all, 0);
-            });
+            msghdr all = message_of(pieces.data(), pieces.size());
+            ssize_t n = exchange_message(from, writes, all);
             if (n < 0 && errno == ENOTSOCK) {
                 const int number = static_cast<int>(pieces.size());
                 n = uninterrupted([&]() noexcept {
@@ -422,7 +457,7 @@ template <class Driver> struct socket_access {
                 });
             }
             if (n < 0) {
-                return is_would_block(errno) ? this->would_block() : p.end(errno);
+                return this->failed_call(p);
             }
             p.count = static_cast<std::size_t>(n);
             return p.end();
@@ -432,22 +467,17 @@ template <class Driver> struct socket_access {
     // Sends or receives a datagram.
     struct exchanging : counted<exchanging> {
         wait_status attempt(transfer_payload& p) const noexcept {
-            const int at = this->fd;
             const bool sends = this->which() == Driver::writable;
-            iovec bytes{p.data, p.size};
-            msghdr message{};
-            message.msg_name = p.peer;
-            message.msg_namelen = p.peer_size;
-            message.msg_iov = &bytes;
-            message.msg_iovlen = 1;
             if (p.size == 0 && !sends) {
                 return p.end();
             }
-            const ssize_t n = uninterrupted([&]() noexcept {
-                return sends ? ::sendmsg(at, &message, MSG_NOSIGNAL) : ::recvmsg(at, &message, 0);
-            });
+            iovec bytes{p.data, p.size};
+            msghdr message = message_of(&bytes, 1);
+            message.msg_name = p.peer;
+            message.msg_namelen = p.peer_size;
+            const ssize_t n = exchange_message(this->fd, sends, message);
             if (n < 0) {
-                return is_would_block(errno) ? this->would_block() : p.end(errno);
+                return this->failed_call(p);
             }
             p.count = static_cast<std::size_t>(n);
             return p.end((message.msg_flags & MSG_TRUNC) != 0 ? EMSGSIZE : 0);
@@ -477,7 +507,7 @@ template <class Driver> struct socket_access {
                     return p.end();
                 }
                 if (errno != ECONNABORTED) { // this peer has gone: accept the next one
-                    return is_would_block(errno) ? this->would_block() : p.end(errno);
+                    return this->failed_call(p);
                 }
             }
         }

@@ -255,7 +255,7 @@ public:
     constexpr var(T initial) noexcept : value_(initial) {
         if (!std::is_constant_evaluated()) {
             object_ = detail::ops::make_plain();
-            detail::ops::plain_write(object_);
+            detail::ops::plain_write(object_, this);
         }
     }
     /// Constructs a copy. Counts as a read of `other`.
@@ -268,13 +268,13 @@ public:
     var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
     /// Writes a value.
     var& operator=(T value) noexcept {
-        detail::ops::plain_write(object_);
+        detail::ops::plain_write(object_, this);
         value_ = value;
         return *this;
     }
     /// Reads the value.
     operator T() const noexcept {
-        detail::ops::plain_read(object_);
+        detail::ops::plain_read(object_, this);
         return value_;
     }
 

@@ -116,6 +116,12 @@ struct options {
     int weak_failures = 0;
     /// How many times the clock of each thread may jump by a millisecond.
     int clock_jumps = 0;
+    /// How many calls of `new` by each thread may return an address that this thread has freed, if
+    /// the sizes are equal. The ABA problem needs such addresses.
+    int reused_addresses = 0;
+    /// If false, an exploration fails in which no two threads use an object together. Such a body
+    /// checks nothing: perhaps it uses std::atomic, which is no object of the checker.
+    bool may_share_nothing = false;
 
     /// For method::exhaustive: the number of processes that explore. 0 means one process for each
     /// processor. Only a long exploration starts these processes, by fork(). The environment
@@ -134,17 +140,20 @@ struct options {
 
 /// The kinds of failures.
 enum class failure {
-    none,         ///< Nothing.
-    assertion,    ///< A BIDE_MODEL_REQUIRE does not hold.
-    race,         ///< Two accesses to a var, one of them a write, are not ordered.
-    lifetime,     ///< An access after a destruction, or not ordered before it.
-    lost_wakeup,  ///< Threads sleep for ever.
-    livelock,     ///< A thread spins for ever, or takes too many steps.
-    leak,         ///< Memory is left at the end.
-    terminated,   ///< std::terminate was called, an exception left a thread, or the body crashed.
-    too_large,    ///< More executions than max_executions, or more branches than max_memory.
-    not_repeated, ///< The body did not repeat its steps, or it has no such path.
-    empty,        ///< No execution came to its end.
+    none,           ///< Nothing.
+    assertion,      ///< A BIDE_MODEL_REQUIRE does not hold.
+    race,           ///< Two accesses to a var, one of them a write, are not ordered.
+    lifetime,       ///< An access after a destruction, or not ordered before it.
+    lost_wakeup,    ///< Threads sleep for ever.
+    livelock,       ///< A thread spins for ever, or takes too many steps.
+    deadlock,       ///< Threads wait for locks for ever.
+    leak,           ///< Memory is left at the end.
+    terminated,     ///< std::terminate was called, an exception left a thread, or the body crashed.
+    refused,        ///< The body calls a function that is not modelled.
+    too_large,      ///< More executions than max_executions, or more branches than max_memory.
+    not_repeated,   ///< The body did not repeat its steps, or it has no such path.
+    empty,          ///< No execution came to its end.
+    nothing_shared, ///< No two threads use an object together: see options::may_share_nothing.
 };
 /// Writes a failure as text.
 std::ostream& operator<<(std::ostream&, failure);
@@ -163,6 +172,8 @@ struct verdict {
     std::string report{};
     /// The decisions that lead to the failure, for replay() and BIDE_MODEL_REPLAY.
     std::string path{};
+    /// What the exploration has assumed: its bounds, and what it has left out.
+    std::string assumed{};
     /// The number of executions that were completed.
     std::uint64_t executions = 0;
     /// The number of executions that were begun but could not be completed.

@@ -18,8 +18,7 @@
 /// };
 /// \endcode
 ///
-/// For thread-local state, use platform::local<T>(). If threads deadlock on a mutex, the report
-/// says that they spin for ever.
+/// For thread-local state, use platform::local<T>().
 
 #include <bide/core/deadline.hpp>
 #include <bide/model/platform.hpp>
@@ -43,7 +42,7 @@ public:
     /// Locks the mutex. Blocks: while another thread has it.
     void lock(BIDE_MODEL_SITE) noexcept {
         while (!try_lock(line, file)) {
-            detail::ops::pause();
+            detail::ops::wait_for_lock(held_, "mutex", {file, line, 1});
         }
     }
     /// Locks the mutex if it is free. Returns true if the caller locked it.

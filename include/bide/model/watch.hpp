@@ -10,9 +10,7 @@
 /// bide_add_model(... WATCH) sets these options. The checker does not see accesses by functions
 /// that were compiled without -fsanitize=thread.
 
-#include <bide/model/detail/ops.hpp>
-
-#include <cstring>
+#include <bide/model/detail/plain_calls.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
@@ -21,55 +19,7 @@ namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace
 }}}} // namespace bide::BIDE_ABI::model::detail
 
 /// \cond
-// The functions that compilers call. The compilers define the names.
 extern "C" {
-
-#define BIDE_MODEL_ACCESS(name, size, writes)                                                      \
-    void __tsan_##name##size(void* at) { bide::model::detail::ops::watch(at, size, writes); }
-#define BIDE_MODEL_WATCHED(size)                                                                   \
-    BIDE_MODEL_ACCESS(read, size, false)                                                           \
-    BIDE_MODEL_ACCESS(write, size, true)                                                           \
-    BIDE_MODEL_ACCESS(read_write, size, true)                                                      \
-    BIDE_MODEL_ACCESS(unaligned_read, size, false)                                                 \
-    BIDE_MODEL_ACCESS(unaligned_write, size, true)                                                 \
-    BIDE_MODEL_ACCESS(unaligned_read_write, size, true)
-BIDE_MODEL_WATCHED(1)
-BIDE_MODEL_WATCHED(2)
-BIDE_MODEL_WATCHED(4)
-BIDE_MODEL_WATCHED(8)
-BIDE_MODEL_WATCHED(16)
-#undef BIDE_MODEL_WATCHED
-#undef BIDE_MODEL_ACCESS
-
-void __tsan_init() {}
-void __tsan_func_entry(void* /*caller*/) {}
-void __tsan_func_exit() {}
-void __tsan_ignore_thread_begin() {}
-void __tsan_ignore_thread_end() {}
-void __tsan_vptr_read(void** at) { bide::model::detail::ops::watch(at, sizeof *at, false); }
-void __tsan_vptr_update(void** at, void* /*to*/) {
-    bide::model::detail::ops::watch(at, sizeof *at, true);
-}
-void __tsan_read_range(void* at, unsigned long size) {
-    bide::model::detail::ops::watch(at, size, false);
-}
-void __tsan_write_range(void* at, unsigned long size) {
-    bide::model::detail::ops::watch(at, size, true);
-}
-void* __tsan_memcpy(void* to, const void* from, std::size_t size) {
-    bide::model::detail::ops::watch(from, size, false);
-    bide::model::detail::ops::watch(to, size, true);
-    return std::memcpy(to, from, size);
-}
-void* __tsan_memmove(void* to, const void* from, std::size_t size) {
-    bide::model::detail::ops::watch(from, size, false);
-    bide::model::detail::ops::watch(to, size, true);
-    return std::memmove(to, from, size);
-}
-void* __tsan_memset(void* to, int value, std::size_t size) {
-    bide::model::detail::ops::watch(to, size, true);
-    return std::memset(to, value, size);
-}
 
 // A body calls these functions for real atomics, such as std::atomic, and not for the atomics of
 // the checker. They operate on the atomic and check nothing.

@@ -75,10 +75,12 @@ private:
         };
         const auto keep = [&] {
             if constexpr (std::is_reference_v<value>) {
-                auto&& result = detail::in_fork(on.where(), arm);
+                auto&& result =
+                    detail::in_fork(on.where(), arm, 1, nullptr, on.options().max_workers);
                 value_.emplace(std::addressof(result));
             } else {
-                value_.emplace(detail::in_fork(on.where(), arm));
+                value_.emplace(
+                    detail::in_fork(on.where(), arm, 1, nullptr, on.options().max_workers));
             }
         };
         detail::call_or(keep, [this] { error_ = std::current_exception(); });

@@ -253,16 +253,21 @@ private:
 // not worth the wake that a fork-join would cause, in_fork() calls run_briefly(now, most_ns) before
 // f(), outside of a fork-join. If run_briefly() has run all iterations, it returns the current
 // time, and f() is not called. After `most_ns` nanoseconds, it returns 0. Then iterations remain,
-// and f() runs them.
+// and f() runs them. `max_workers` is that of fork_options. A call with a limit is a fork-join of
+// its own, with another lane, even if the calling thread is in a fork-join already.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
-in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
-    if (detail::forks_here(s)) {
+in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr,
+        unsigned max_workers = fork_options::no_limit) {
+    const bool is_inner = detail::forks_here(s);
+    const bool is_part =
+        max_workers == fork_options::no_limit || fork_context::here().lane == nullptr;
+    if (is_inner && is_part) {
         return detail::call_arm<F>(std::forward<F>(f));
     }
     scheduler_core& core = fork_entry::core(s);
     const fork_caller caller(s);
-    if (!core.pool().steals()) {
+    if (!core.pool().steals() || max_workers == 1) {
         const basic_fork_scope<native_platform> scope(&s);
         return detail::call_arm<F>(std::forward<F>(f));
     }
@@ -279,11 +284,12 @@ in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_brie
         }
     }
     const bool is_kept = core.is_here() && fork_context::here().scheduler_id == nullptr;
-    const basic_scoped_lane<native_platform> lane(core.pool(), is_kept);
+    const basic_scoped_lane<native_platform> lane(core.pool(), is_kept, is_inner);
     if (lane.get() == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
-    const basic_fork_scope<native_platform> scope(*lane.get(), site, iterations, begin);
+    const basic_fork_scope<native_platform> scope(*lane.get(), site, iterations, begin,
+                                                  max_workers);
     return detail::call_arm<F>(std::forward<F>(f));
 }
 
@@ -293,7 +299,8 @@ class forker {
 public:
     using platform = native_platform;
 
-    explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
+    explicit forker(scheduler& on, unsigned max_workers = fork_options::no_limit) noexcept
+        : scheduler_(&on), max_workers_(max_workers) {}
 
     // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
     // both have ended. `is_brief` means that g() takes less time than the wake of a worker.
@@ -305,12 +312,15 @@ public:
     }
 
     // Calls f() in a fork-join. Throws: what f() throws. If f() cannot be called, throws as join().
-    template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
+    template <class F> void enter(F&& f) const {
+        detail::in_fork(*scheduler_, std::forward<F>(f), 1, nullptr, max_workers_);
+    }
 
     // Does the same for a loop of `iterations` iterations. in_fork() describes `run_briefly`.
     template <std::int64_t LongestNs = 0, class Brief, class F>
     void enter_loop(std::uint64_t iterations, const Brief& run_briefly, F&& f) const {
-        detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
+        detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly,
+                                   max_workers_);
     }
 
     // Returns true if this thread has no arm that a worker could take now. Let n be the number of
@@ -328,10 +338,26 @@ public:
     // Requires: the call is made in enter().
     const void* thread() const noexcept { return fork_context::here().lane; }
 
-    unsigned workers() const noexcept { return scheduler_->concurrency(); }
+    // Called by a thief that begins an arm. Returns true if the thief may end the arm early: no
+    // code of the program is below the arm on the stack of the thread, except the loop of a worker.
+    // Requires: the call is made in an arm.
+    bool may_leave() const noexcept { return fork_context::here().lane->may_leave(); }
+    // Called by such a thief between two leaves, at the time `now` in nanoseconds of the steady
+    // clock. Returns true if a task waits for this worker, and no other thread runs an arm that
+    // this thief has forked. The thief then ends its arm early, so that its owner runs the rest.
+    // Looks for tasks every 100 us.
+    bool leaves_for_task(std::int64_t now) const noexcept {
+        return fork_context::here().lane->leaves_for_task(now);
+    }
+
+    // Returns how many threads may take part besides the caller.
+    unsigned workers() const noexcept {
+        return (std::min)(scheduler_->concurrency(), max_workers_ - 1);
+    }
 
 private:
     scheduler* scheduler_;
+    unsigned max_workers_;
 };
 
 // Calls f(i) for each i of [first, last), which is not empty. Makes a tree of forks with one call
@@ -373,7 +399,9 @@ void fork_each(const Forker& forks, std::size_t first, std::size_t last, const F
 
 } // namespace detail
 
-inline detail::forker fork_policy::forks() const noexcept { return detail::forker(*scheduler_); }
+inline detail::forker fork_policy::forks() const noexcept {
+    return detail::forker(*scheduler_, options_.max_workers);
+}
 
 // ---- Functions that run in parallel
 

@@ -5,8 +5,11 @@
 /// \file
 /// The argument that says on which scheduler a parallel algorithm runs, and with which options.
 
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
+#include <limits>
+#include <stdexcept>
 #include <stop_token>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -79,6 +82,16 @@ struct fork_options {
 
     /// Counts the iterations of the loop. If it is nullptr, they are not counted.
     fork_progress* progress = nullptr;
+
+    /// The maximum number of threads that run parts of the call at the same time. The calling
+    /// thread is one of them, even if it is no worker. With 1, the calling thread runs all parts.
+    /// The limit also holds for calls inside of the call, together; such a call may have a lower
+    /// limit of its own. By default, there is no limit. If it is 0, the constructor of fork_policy
+    /// throws std::invalid_argument.
+    unsigned max_workers = no_limit;
+
+    /// The value of max_workers that means no limit.
+    static constexpr unsigned no_limit = (std::numeric_limits<unsigned>::max)();
 };
 
 /// The scheduler on which a parallel algorithm runs, and the options of the algorithm. It is the
@@ -90,8 +103,13 @@ public:
     /// Runs on `workers` and the calling thread, with default options.
     fork_policy(scheduler& workers) noexcept : scheduler_(&workers) {}
     /// Runs on `workers` and the calling thread, with the given options.
-    fork_policy(scheduler& workers, fork_options options) noexcept
-        : scheduler_(&workers), options_(std::move(options)) {}
+    /// Throws: std::invalid_argument if max_workers is 0.
+    fork_policy(scheduler& workers, fork_options options)
+        : scheduler_(&workers), options_(std::move(options)) {
+        if (options_.max_workers == 0) {
+            BIDE_THROW(std::invalid_argument("bide::fork_options: max_workers is 0"));
+        }
+    }
 
     /// Returns the options.
     const fork_options& options() const noexcept { return options_; }

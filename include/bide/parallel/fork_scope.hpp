@@ -503,7 +503,7 @@ template <class Platform> void basic_spawn_scope<Platform>::push_beside(spawned&
             if (to == nullptr) {
                 BIDE_THROW(std::bad_alloc());
             }
-            to->begin(opened_on_->worth(), opened_on_->begin_ns());
+            to->begin(opened_on_->worth(), opened_on_->begin_ns(), opened_on_->limit());
             beside_ = to;
         }
         expects();
@@ -583,10 +583,12 @@ auto fork_scope(const fork_policy& on, Body&& body) -> std::invoke_result_t<Body
     using value = std::invoke_result_t<Body, spawn_scope&>;
     const auto arm = [&on, &body]() -> nonvoid_t<value> {
         auto& pool = detail::fork_entry::core(on.where()).pool();
-        spawn_scope scope(pool.steals() ? &pool : nullptr, on.options());
+        const bool has_lane = detail::fork_context::here().lane != nullptr;
+        spawn_scope scope(has_lane ? &pool : nullptr, on.options());
         return scope.run(static_cast<Body&&>(body));
     };
-    return static_cast<value>(detail::in_fork(on.where(), arm));
+    return static_cast<value>(
+        detail::in_fork(on.where(), arm, 1, nullptr, on.options().max_workers));
 }
 
 }} // namespace bide::BIDE_ABI

@@ -47,6 +47,11 @@
 // no arm, the chunk ends and the clock is read. The size of a longer chunk is rounded to 64
 // elements, for vector instructions.
 //
+// A worker that has taken a part looks for tasks between chunks. If it ends its part early because
+// of a task, it leaves the rest of the part to the owner of the arm, which continues there when it
+// comes to the arm (leaves_for_task() in fork_join.hpp). The arm that the worker has forked last is
+// a part of this rest, unless another thread has taken it.
+//
 // In some algorithms, the work on an element needs the result of all elements before it. For a
 // scan, that result is their sum. For a filter, it is the number of earlier elements that are kept,
 // because this number is the place of the next element. So the owner updates an object, called the
@@ -221,7 +226,7 @@ public:
     // Throws: what a serial run would throw.
     template <class Front> void run(Front& front, std::uint64_t size) {
         range part{0, size}; // the elements that run_briefly() has not visited
-        const auto run_rest = [this, &front, &part] { advance(front, part); };
+        const auto run_rest = [this, &front, &part] { advance(front, part, false); };
         if (keeps_unit_) {
             return forks_.enter(run_rest);
         }
@@ -262,6 +267,8 @@ private:
     // Before the first element was visited, a loop of at most this many units is divided as if each
     // element took long.
     static constexpr std::uint64_t few_units = 1'024;
+    // A thief that does not read the clock after a unit reads it after this many.
+    static constexpr unsigned few_looks = 64;
     // The number of elements between two checks whether thieves want work. It is first_piece at the
     // start of a part. After each check, it grows by a factor of four, if it is less than a limit.
     // The limit is an eighth of a chunk, but at least common_piece and at most longest_piece.
@@ -299,37 +306,47 @@ private:
     }
 
     // Visits the elements of the part. If a stop was requested or an earlier part has thrown, skips
-    // the remaining elements.
-    template <class Front> void advance(Front& front, range part) {
-        advance(front, part, greater_of(learned(), unit_));
+    // the remaining elements. Returns the end of what was visited or skipped. It is the end of the
+    // part, unless `may_leave` is true and the thread leaves for a task.
+    template <class Front> std::uint64_t advance(Front& front, range part, bool may_leave) {
+        return advance(front, part, may_leave, greater_of(learned(), unit_));
     }
 
     // Does the same, and begins with chunks of `chunk` elements.
-    template <class Front> void advance(Front& front, range part, std::uint64_t chunk) {
+    template <class Front>
+    std::uint64_t advance(Front& front, range part, const bool may_leave, std::uint64_t chunk) {
+        const std::uint64_t end = part.last;
+        unsigned units = 0; // that were visited since the last look at the clock
         std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         bool is_long = true;     // the last unit took as long as a chunk
         // A half begins with the size of this part's chunks, not with learned(). Thieves may have
         // learned a larger size from shorter elements. A chunk of that size would keep its elements
         // from thieves, even if the first one takes long.
-        const auto advance_half = [&](range half) {
-            advance(front, half, chunk);
+        const auto advance_half = [&](range half, std::uint64_t& reached) {
+            reached = advance(front, half, may_leave, chunk);
             return true;
         };
-        const auto run_unit = [&](range unit) { return run_piece(front, unit, unit.last); };
+        const auto run_unit = [&](range unit, std::uint64_t&) {
+            return run_piece(front, unit, unit.last);
+        };
         while (!part.empty()) {
             const std::uint64_t left = part.size();
             const std::uint64_t arms = most_arms(left, chunk);
             if (left / 2 >= greater_of(least_, chunk / 4) && forks_.wants_work(arms)) {
-                if (!state_.leaves_out(part.first) &&
-                    fork(front, part, end_of(part, left / 2), advance_half)) {
-                    advance(front, part);
+                const std::uint64_t middle = end_of(part, left / 2);
+                if (state_.leaves_out(part.first) || !fork(front, part, middle, advance_half)) {
+                    return end;
                 }
-                return;
+                return part.first < middle ? part.first : advance(front, part, may_leave);
             }
             if (keeps_unit_ && !is_long) {
                 if (!run_piece(front, part, end_of_unit(part))) {
-                    return;
+                    return end;
+                }
+                if (may_leave && ++units % few_looks == 0 && !part.empty() &&
+                    forks_.leaves_for_task(platform::now())) {
+                    return part.first;
                 }
                 continue;
             }
@@ -339,7 +356,7 @@ private:
             const bool goes_on = chunk <= unit_ ? fork(front, part, end_of_unit(part), run_unit)
                                                 : run_chunk(front, part, chunk, piece, arms);
             if (!goes_on || part.empty()) {
-                return;
+                return end;
             }
             const std::int64_t after = platform::now();
             if (keeps_unit_) {
@@ -349,41 +366,69 @@ private:
                 learn(chunk);
             }
             before = after;
+            if (may_leave && forks_.leaves_for_task(after)) {
+                return part.first;
+            }
         }
+        return end;
     }
 
     // Forks the elements from `end` on as an arm, which thieves may take. Meanwhile visits the
     // elements before `end`. If a thief has stored a result for the arm, joins that result to the
-    // front, and sets `part` to an empty range. If not, sets `part` to the elements from `end` on.
+    // front, and sets `part` to the elements that the thief has left. If not, sets `part` to the
+    // elements from `end` on.
     // Returns false if the remaining elements must be skipped.
-    // visit(elements) visits the elements before `end`, and returns false if they must be skipped.
+    // visit(elements, reached) visits the elements before `end`, and returns false if they must be
+    // skipped. If it leaves for a task, it sets `reached` to the first element that it has not
+    // visited. Then `part` begins there, unless a thief has taken the arm: in that case, this
+    // thread does not leave.
     template <class Front, class Visit>
     bool fork(Front& front, range& part, std::uint64_t end, const Visit& visit) {
         const std::uint64_t begin = part.first;
         const range rest{end, part.last};
         part = rest;
         const void* const here = forks_.thread();
+        std::uint64_t reached = end;
         if (rest.size() < least_ || here == nullptr) {
-            return visit(range{begin, end});
+            const bool goes_on = visit(range{begin, end}, reached);
+            part.first = reached;
+            return goes_on;
         }
         bool goes_on = false;
+        std::uint64_t thief_reached = rest.last;
         std::optional<typename Front::part> ahead;
         // Without memory for the fork, both() throws, no arm begins, and all later parts are
         // skipped.
         typename state_type::attempt beginning(state_, begin);
-        forks_.both(
-            [&] {
-                beginning.succeeded = true;
-                goes_on = visit(range{begin, end});
-            },
-            [&] {
-                if (forks_.thread() != here) {
-                    run_ahead(front, rest, ahead);
-                }
-            },
-            rest.size() < learned() * (brief_arm_time / chunk_time));
-        if (ahead) {
-            part.first = part.last;
+#if BIDE_EXCEPTIONS
+        try {
+#endif
+            forks_.both(
+                [&] {
+                    beginning.succeeded = true;
+                    goes_on = visit(range{begin, end}, reached);
+                },
+                [&] {
+                    if (forks_.thread() != here) {
+                        thief_reached = run_ahead(front, rest, ahead);
+                    }
+                },
+                rest.size() < learned() * (brief_arm_time / chunk_time));
+#if BIDE_EXCEPTIONS
+        } catch (...) {
+            if (reached != end) { // the thief has thrown; an element before may throw, too
+                advance(front, range{reached, end}, false);
+            }
+            throw;
+        }
+#endif
+        if (!ahead) {
+            part.first = reached;
+        } else {
+            if (reached != end) {
+                advance(front, range{reached, end}, false);
+            }
+            part.first = thief_reached;
             if (goes_on && !state_.leaves_out(rest.first)) {
                 state_.run(rest.first, 0, [&] { front.join(*this, std::move(*ahead)); });
             }
@@ -391,13 +436,16 @@ private:
         return goes_on;
     }
 
+    // Called by a thief. Returns the end of what it has visited.
     template <class Front>
-    void run_ahead(Front& front, range rest, std::optional<typename Front::part>& done) {
+    std::uint64_t run_ahead(Front& front, range rest, std::optional<typename Front::part>& done) {
         if constexpr (std::is_same_v<typename Front::part, Front>) {
+            const bool may_leave = forks_.may_leave();
             state_.run(rest.first, 0, [&] { done.emplace(front, rest); });
-            advance(*done, rest);
+            return advance(*done, rest, may_leave);
         } else {
             state_.run(rest.first, 0, [&] { front.ahead(*this, rest.first, rest.last, done); });
+            return rest.last;
         }
     }
 
@@ -526,7 +574,7 @@ void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
 // the compiler keeps the captures in registers.
 template <class... Args, class Body, class Run> void run_with_callee(Body& body, const Run& run) {
     using plain = std::decay_t<Body>; // a function becomes a pointer to it
-    if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
+    if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= largest_plain_copy &&
                   std::is_constructible_v<const plain, Body&> &&
                   std::is_invocable_v<const plain&, Args...>) {
         const plain mine(body);

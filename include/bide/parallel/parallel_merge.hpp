@@ -595,7 +595,8 @@ std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>&
 // True if the ranges are merged without branches that depend on the elements.
 template <class Left, class Right>
 inline constexpr bool merges_branchless =
-    is_trivial_to_copy<std::iter_value_t<Left>> && sizeof(std::iter_value_t<Left>) <= 64 &&
+    is_trivial_to_copy<std::iter_value_t<Left>> &&
+    sizeof(std::iter_value_t<Left>) <= largest_plain_copy &&
     std::is_same_v<std::iter_value_t<Left>, std::iter_value_t<Right>> &&
     std::is_same_v<std::remove_cvref_t<std::iter_reference_t<Left>>, std::iter_value_t<Left>> &&
     std::is_lvalue_reference_v<std::iter_reference_t<Left>> &&

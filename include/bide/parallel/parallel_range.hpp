@@ -109,6 +109,17 @@ namespace detail {
 template <class End, class It>
 concept parallel_end = parallel_bounds<It, End>;
 
+// In bytes: the size up to which a trivially copyable object is copied where a larger one would be
+// referred to, moved by its own functions or chosen by a branch. It is one cache line.
+inline constexpr std::size_t largest_plain_copy = 64;
+
+// True for values that are copied into a local object, so that the compiler may keep them in
+// registers. A trivially copyable type may be move-only; such a type is excluded.
+template <class T>
+inline constexpr bool is_small_copy =
+    std::is_trivially_copyable_v<T> && std::is_trivially_copy_constructible_v<T> &&
+    sizeof(T) <= largest_plain_copy;
+
 // The type of the values that a function returns for elements.
 template <class F, class It>
 using mapped_t = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 
 /// \file
-/// Reduces a range to one value: parallel_reduce(). The result does not depend on the number of
-/// threads.
+/// Reduces a range to one value: parallel_reduce(), and parallel_reduce_chunks(), whose function
+/// gets consecutive elements at once. The result does not depend on the number of threads.
 ///
 /// The range is divided into a tree. A range of n indices is halved as long as both halves have at
 /// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
@@ -37,16 +37,50 @@ concept reduces_to =
      (std::integral<std::remove_cvref_t<From>> && std::floating_point<T> &&
       std::numeric_limits<std::remove_cvref_t<From>>::digits <= std::numeric_limits<T>::digits));
 
-template <class Forker, class Index, class T, class Map, class Combine> class reduction {
+// The leaf of a reduction of elements: returns the fold of map(i) for the indices of the part.
+template <class Index, class T, class Map, class Combine> class element_fold {
+public:
+    element_fold(Map& map, Combine& combine) noexcept : map_(map), combine_(combine) {}
+
+    T operator()(loop_range<Index> part) const {
+        Index i = part.first;
+        const auto next = [this, &i] { return static_cast<T>(map_(i++)); };
+        const auto two = [this, &next] {
+            T left = next();
+            return combine(std::move(left), next());
+        };
+        T folded = next();
+        std::uint64_t rest = part.size() - 1;
+        for (; rest >= 4; rest -= 4) {
+            T left = two();
+            folded = combine(std::move(folded), combine(std::move(left), two()));
+        }
+        for (; rest != 0; --rest) {
+            folded = combine(std::move(folded), next());
+        }
+        return folded;
+    }
+
+private:
+    T combine(T&& left, T&& right) const {
+        return static_cast<T>(combine_(std::move(left), std::move(right)));
+    }
+
+    Map& map_;
+    Combine& combine_;
+};
+
+// fold(part) returns the value of a leaf.
+template <class Forker, class Index, class T, class Fold, class Combine> class reduction {
     using range = loop_range<Index>;
 
 public:
-    reduction(Forker forks, range all, const fork_options& options, Map& map,
+    reduction(Forker forks, range all, const fork_options& options, const Fold& fold,
               Combine& combine) noexcept
         : forks_(forks), first_(all.first),
           grain_(options.grain != 0 ? options.grain
                                     : lesser_of(greater_of(all.size() / 256, 1), 2'048)),
-          map_(map), combine_(combine), state_(options, all.size()) {}
+          fold_(fold), combine_(combine), state_(options, all.size()) {}
 
     T run(range all, const fork_options& options, T&& identity) {
         std::optional<T> result;
@@ -86,7 +120,7 @@ private:
     // the clock each time the number of iterations has doubled.
     bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
-            result.emplace(fold(part));
+            result.emplace(fold_(part));
         } else if (!begin({part.first, part.middle()}, result)) {
             return false;
         } else {
@@ -105,7 +139,7 @@ private:
 
     T reduce_here(range part) {
         if (is_leaf(part.size())) {
-            return fold(part);
+            return fold_(part);
         }
         T left = reduce_here({part.first, part.middle()});
         return combine(std::move(left), reduce_here({part.middle(), part.last}));
@@ -125,7 +159,7 @@ private:
             return result.reset();
         }
         if (is_leaf(n)) {
-            return state_.run(at, n, [&] { result.emplace(fold(part)); });
+            return state_.run(at, n, [&] { result.emplace(fold_(part)); });
         }
         std::optional<T> right;
         forks_.both([&] { reduce({part.first, part.middle()}, result); },
@@ -136,25 +170,6 @@ private:
         state_.run(at, 0, [&] { result.emplace(combine(std::move(*result), std::move(*right))); });
     }
 
-    T fold(range part) {
-        Index i = part.first;
-        const auto next = [this, &i] { return static_cast<T>(map_(i++)); };
-        const auto two = [this, &next] {
-            T left = next();
-            return combine(std::move(left), next());
-        };
-        T folded = next();
-        std::uint64_t rest = part.size() - 1;
-        for (; rest >= 4; rest -= 4) {
-            T left = two();
-            folded = combine(std::move(folded), combine(std::move(left), two()));
-        }
-        for (; rest != 0; --rest) {
-            folded = combine(std::move(folded), next());
-        }
-        return folded;
-    }
-
     T combine(T&& left, T&& right) {
         return static_cast<T>(combine_(std::move(left), std::move(right)));
     }
@@ -162,7 +177,7 @@ private:
     const Forker forks_;
     const Index first_;
     const std::uint64_t grain_;
-    Map& map_;
+    const Fold& fold_;
     Combine& combine_;
     basic_loop_state<platform> state_;
     std::uint64_t done_ = 0;    // the iterations of the node that begin() has reduced
@@ -170,6 +185,15 @@ private:
     std::int64_t begin_ = 0;    // the time at which begin() was called
     std::int64_t most_ns_ = 0;  // how long begin() may run
 };
+
+// Reduces a range that is not empty. fold(part) returns the value of a leaf.
+template <class On, class Index, class T, class Fold, class Combine>
+T reduce_leaves(const On& on, loop_range<Index> all, T&& identity, const Fold& fold,
+                Combine& combine) {
+    return reduction<decltype(on.forks()), Index, T, Fold, Combine>(on.forks(), all, on.options(),
+                                                                    fold, combine)
+        .run(all, on.options(), std::move(identity));
+}
 
 // True if the grouping does not change the result: a sum of integers, which wraps around.
 template <class T, class Combine>
@@ -214,9 +238,8 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
         const auto total = static_cast<T>(sum.load(std::memory_order_relaxed));
         return combine(std::move(identity), T(total));
     } else {
-        return reduction<decltype(on.forks()), index, T, Map, Combine>(on.forks(), all,
-                                                                       on.options(), map, combine)
-            .run(all, on.options(), std::move(identity));
+        const element_fold<index, T, Map, Combine> leaf(map, combine);
+        return detail::reduce_leaves(on, all, std::move(identity), leaf, combine);
     }
 }
 
@@ -262,6 +285,47 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& co
 /// Reduces the elements of [first, last), or the results of a map. The map is the argument before
 /// the combination. (In std::transform_reduce(), the map is the argument behind the combination.)
 BIDE_DETAIL_TAKES_ITERATORS(parallel_reduce);
+
+/// Reduces a range by a function that gets consecutive elements: body(chunk) returns the value of a
+/// parallel_chunk (parallel_for.hpp). The chunks are the leaves of the tree that the head of this
+/// file describes, so they depend on the number of elements and on the grain alone. Returns
+/// combine(... combine(identity, body(first chunk)) ..., body(last chunk)), grouped as that tree.
+/// For an empty range, returns the identity. Use this function if one call for many elements is
+/// faster than many calls, or if it needs an object that is costly to make. For a loop over
+/// indices, pass a std::views::iota.
+///
+/// \code
+/// const auto length = [](auto chunk) { return longest_run(chunk.begin(), chunk.end()); };
+/// const run all = bide::parallel_reduce_chunks(workers, bytes, run(), length, join_runs);
+/// \endcode
+///
+/// Blocks, throws, cancellation: as parallel_reduce(). The index of a call of body is that of the
+/// first element of its chunk.
+/// Requires: body and combine may be called by several threads at once.
+template <parallel_range Range, class T, class Body, class Combine>
+    requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
+T parallel_reduce_chunks(const fork_policy& on, Range&& range, T identity, Body&& body,
+                         Combine&& combine) {
+    using chunk = parallel_chunk<std::ranges::iterator_t<Range>>;
+    static_assert(detail::reduces_to<std::invoke_result_t<Body&, chunk>, T>,
+                  "bide: what body returns does not fit into the type of the identity: convert it, "
+                  "or give an identity of its type");
+    static_assert(detail::reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
+                  "bide: what combine returns does not fit into the type of the identity: convert "
+                  "it, or give an identity of its type");
+    const auto all = detail::elements_of(range);
+    if (all.size == 0) {
+        return identity;
+    }
+    const auto leaf = [&all, &body](detail::loop_range<std::uint64_t> part) -> T {
+        return static_cast<T>(
+            std::invoke(body, chunk(all.at(part.first), part.size(), part.first)));
+    };
+    return detail::reduce_leaves(on, all.numbers(), std::move(identity), leaf, combine);
+}
+
+/// Reduces the chunks of [first, last) in the same way.
+BIDE_DETAIL_TAKES_ITERATORS(parallel_reduce_chunks);
 
 }} // namespace bide::BIDE_ABI
 

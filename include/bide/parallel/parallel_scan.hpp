@@ -3,8 +3,9 @@
 #define BIDE_PARALLEL_PARALLEL_SCAN_HPP
 
 /// \file
-/// Scans: each result is the combination of all elements up to its place. The results do not depend
-/// on the number of threads.
+/// Scans: each result is the combination of all elements up to its place. parallel_scan_chunks()
+/// calls a function with consecutive elements and the combination of all elements before them. The
+/// results do not depend on the number of threads.
 ///
 /// The range is divided into blocks of equal size; the last block has less than twice that size.
 /// The size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
@@ -59,25 +60,29 @@ inline constexpr bool regroups =
      std::is_same_v<Op, std::bit_or<>> || std::is_same_v<Op, std::bit_or<T>> ||
      std::is_same_v<Op, std::bit_and<>> || std::is_same_v<Op, std::bit_and<T>>);
 
-// The front of a scan (parallel_for.hpp). It has the total of all earlier blocks, if there are any.
-template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
-    static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
-    // True if the output can hold partial results. In this case, a thief writes to each place the
-    // combination of the elements of its block up to that place, as if no block came before. join()
-    // then adds the total of the earlier blocks, and needs neither the elements nor the map.
-    static constexpr bool keeps_in_output =
-        std::same_as<std::iter_value_t<Out>, T> &&
-        std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
-    // A small value is copied to a local object, which the output cannot overlap.
-    using operand =
-        std::conditional_t<std::is_trivially_copyable_v<T> &&
-                               std::is_trivially_copy_constructible_v<T> && sizeof(T) <= 64,
-                           T, const T&>; // a trivially copyable type may be move-only
-    static_assert(
-        reduces_to<std::invoke_result_t<Map&, std::iter_reference_t<It>>, T>,
-        "bide: an element does not fit into the type of the initial value: convert it, or "
-        "give an initial value of its type");
+// The blocks of a range: [0, size) in parts of `block` numbers. The last one has less than twice as
+// many.
+struct scan_blocks {
+    std::uint64_t end_of(std::uint64_t at) const noexcept {
+        return size - at < 2 * block ? size : at + block;
+    }
 
+    std::uint64_t size;
+    std::uint64_t block;
+};
+inline scan_blocks blocks_of(std::uint64_t size, const fork_options& options) noexcept {
+    return {size, detail::scan_block(size, options.grain)};
+}
+
+// The front of a scan (parallel_for.hpp). It has the total of all earlier blocks, if there are any.
+// `Blocks` does the work on a block, and has these members:
+//
+//   scan(before, at)      scans the block at `at`. `before` is an optional: the total of all
+//                         earlier blocks, if there are any. Returns the total with this block
+//   sum(at)               called by a thief. Returns the total of the block alone
+//   complete(before, at)  completes a block for which a thief called sum()
+//   combine(left, right)
+template <class T, class Blocks> class scan_front {
 public:
     struct part {
         std::uint64_t from;
@@ -85,30 +90,24 @@ public:
         std::unique_ptr<std::optional<T>[]> sums; // of the blocks
     };
 
-    scan_front(const elements<It>& in, const Out& out, std::uint64_t block, Op& combine, Map& map,
-               std::optional<T>&& before)
-        : in_(in), out_{out, in.size}, block_(block), op_(combine), map_(map),
-          before_(std::move(before)) {}
+    scan_front(scan_blocks blocks, Blocks& of, std::optional<T>&& before)
+        : blocks_(blocks), of_(of), before_(std::move(before)) {}
 
     void run(std::uint64_t from, std::uint64_t to) {
-        for (std::uint64_t at = from; at != to; at = end_of(at)) {
-            before_.emplace(before_ ? scan_on(*before_, at) : scan_alone(at));
+        for (std::uint64_t at = from; at != to; at = blocks_.end_of(at)) {
+            before_.emplace(of_.scan(before_, at));
         }
     }
 
     template <class Loop>
     void ahead(Loop& loop, std::uint64_t from, std::uint64_t to, std::optional<part>& done) {
-        part mine{from, greater_of((to - from) / block_, 1), nullptr};
+        part mine{from, greater_of((to - from) / blocks_.block, 1), nullptr};
         mine.sums.reset(new (std::nothrow) std::optional<T>[mine.blocks]);
         if (mine.sums == nullptr) {
             return;
         }
-        loop.for_blocks(mine.blocks, from, block_, [&](std::uint64_t n, std::uint64_t at) {
-            if constexpr (keeps_in_output) {
-                mine.sums[n].emplace(scan_alone(at));
-            } else {
-                mine.sums[n].emplace(sum_of(at));
-            }
+        loop.for_blocks(mine.blocks, from, blocks_.block, [&](std::uint64_t n, std::uint64_t at) {
+            mine.sums[n].emplace(of_.sum(at));
         });
         done.emplace(std::move(mine));
     }
@@ -117,29 +116,70 @@ public:
         // After this loop, done.sums[n] is no longer the sum of block n, but the total of all
         // blocks before it.
         for (std::uint64_t n = 0; n != done.blocks; ++n) {
-            T behind = combine(*before_, *done.sums[n]);
+            T behind = of_.combine(*before_, *done.sums[n]);
             done.sums[n].emplace(std::move(*before_));
             before_.emplace(std::move(behind));
         }
-        loop.for_blocks(done.blocks, done.from, block_, [&](std::uint64_t n, std::uint64_t at) {
-            loop.state().run(at, end_of(at) - at, [&] {
-                if constexpr (keeps_in_output) {
-                    put_before(*done.sums[n], at);
-                } else {
-                    static_cast<void>(scan_on(*done.sums[n], at));
-                }
+        loop.for_blocks(
+            done.blocks, done.from, blocks_.block, [&](std::uint64_t n, std::uint64_t at) {
+                loop.state().run(at, blocks_.end_of(at) - at,
+                                 [&] { of_.complete(*std::as_const(done.sums[n]), at); });
             });
-        });
     }
+
+    T& total() noexcept { return *before_; }
 
 private:
-    std::uint64_t end_of(std::uint64_t at) const noexcept {
-        return in_.size - at < 2 * block_ ? in_.size : at + block_;
-    }
+    const scan_blocks blocks_;
+    Blocks& of_;
+    std::optional<T> before_;
+};
 
+// The scan of elements.
+template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class element_blocks {
+    static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
+    // True if the output can hold partial results. In this case, a thief writes to each place the
+    // combination of the elements of its block up to that place, as if no block came before.
+    // complete() then adds the total of the earlier blocks, and needs neither the elements nor the
+    // map.
+    static constexpr bool keeps_in_output =
+        std::same_as<std::iter_value_t<Out>, T> &&
+        std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
+    // A small value is copied to a local object, which the output cannot overlap.
+    using operand = std::conditional_t<is_small_copy<T>, T, const T&>;
+    static_assert(
+        reduces_to<std::invoke_result_t<Map&, std::iter_reference_t<It>>, T>,
+        "bide: an element does not fit into the type of the initial value: convert it, or "
+        "give an initial value of its type");
+
+public:
+    element_blocks(const elements<It>& in, const Out& out, scan_blocks blocks, Op& combine,
+                   Map& map)
+        : in_(in), out_{out, in.size}, blocks_(blocks), op_(combine), map_(map) {}
+
+    T scan(const std::optional<T>& before, std::uint64_t at) {
+        return before ? scan_on(*before, at) : scan_alone(at);
+    }
+    T sum(std::uint64_t at) {
+        if constexpr (keeps_in_output) {
+            return scan_alone(at);
+        } else {
+            return fold(at, [](Out&, const T&) {});
+        }
+    }
+    void complete(const T& before, std::uint64_t at) {
+        if constexpr (keeps_in_output) {
+            put_before(before, at);
+        } else {
+            static_cast<void>(scan_on(before, at));
+        }
+    }
     T combine(const T& left, const T& right) {
         return static_cast<T>(std::invoke(op_, left, right));
     }
+
+private:
+    std::uint64_t end_of(std::uint64_t at) const noexcept { return blocks_.end_of(at); }
 
     // Combines the elements of the block at `at` from left to right. Calls put(place, combination)
     // for each place, except for the first place of an exclusive scan. Each element is read before
@@ -164,10 +204,6 @@ private:
             }
         }
         return sum;
-    }
-
-    T sum_of(std::uint64_t at) {
-        return fold(at, [](Out&, const T&) {});
     }
 
     // Scans the block as if no block came before it. In an exclusive scan, writes nothing to the
@@ -221,20 +257,51 @@ private:
 
     const elements<It> in_;
     const elements<Out> out_;
-    const std::uint64_t block_;
+    const scan_blocks blocks_;
     Op& op_;
     Map& map_;
-    std::optional<T> before_;
 };
 
 template <scan_kind Kind, class T, class On, class It, class Out, class Op, class Map>
 Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
          std::optional<T> before = std::nullopt) {
-    const std::uint64_t block = detail::scan_block(in.size, on.options().grain);
-    scan_front<Kind, It, Out, T, Op, Map> front(in, out, block, op, map, std::move(before));
-    detail::run_in_order(on.forks(), on.options(), in.size, block, front);
+    const scan_blocks blocks = detail::blocks_of(in.size, on.options());
+    using block_type = element_blocks<Kind, It, Out, T, Op, Map>;
+    block_type work(in, out, blocks, op, map);
+    scan_front<T, block_type> front(blocks, work, std::move(before));
+    detail::run_in_order(on.forks(), on.options(), in.size, blocks.block, front);
     return elements<Out>{out, in.size}.end();
 }
+
+// The scan of chunks, which are the blocks.
+template <class It, class T, class Body, class Combine> class chunk_blocks {
+public:
+    chunk_blocks(const elements<It>& in, scan_blocks blocks, Body& body, Combine& combine)
+        : in_(in), blocks_(blocks), body_(body), combine_(combine) {}
+
+    T scan(const std::optional<T>& before, std::uint64_t at) {
+        const T own = call(at, std::addressof(*before));
+        return combine(*before, own);
+    }
+    T sum(std::uint64_t at) { return call(at, nullptr); }
+    void complete(const T& before, std::uint64_t at) {
+        static_cast<void>(call(at, std::addressof(before)));
+    }
+    T combine(const T& left, const T& right) {
+        return static_cast<T>(std::invoke(combine_, left, right));
+    }
+
+private:
+    T call(std::uint64_t at, const T* before) {
+        return static_cast<T>(std::invoke(
+            body_, parallel_chunk<It>(in_.at(at), blocks_.end_of(at) - at, at), before));
+    }
+
+    const elements<It> in_;
+    const scan_blocks blocks_;
+    Body& body_;
+    Combine& combine_;
+};
 
 } // namespace detail
 
@@ -323,6 +390,62 @@ Out parallel_transform_exclusive_scan(const fork_policy& on, Range&& range, Out 
 
 /// Scans [first, last) in the same way.
 BIDE_DETAIL_TAKES_ITERATORS(parallel_transform_exclusive_scan);
+
+/// Scans chunks: calls body(chunk, before) for parallel_chunks (parallel_for.hpp) that together
+/// cover the range. `before` points to the combination of `init` and the results of all chunks
+/// before, or is nullptr. body returns the result of the chunk alone, without `*before`. If
+/// `before` is not nullptr, body also writes what depends on `*before`. Returns the combination of
+/// `init` and all results, from left to right.
+///
+/// body is called with `before` once for each chunk. If another thread has taken a part of the
+/// loop, body is called for the chunks of that part twice: first with nullptr, and later with
+/// `before`. Both calls must return the same result; that of the second one is ignored. The chunks
+/// are the blocks that the head of this file describes. So the results do not depend on the number
+/// of threads.
+///
+/// Use this function if a place in the output depends on all earlier elements, and elements are
+/// handled fastest several at a time. This example writes the lines of a text to an array:
+///
+/// \code
+/// const auto body = [&](auto chunk, const std::size_t* before) {
+///     std::size_t lines = 0;
+///     for (const char& c : chunk) {
+///         if (c == '\n' && before != nullptr) ends[*before + lines] = &c;
+///         lines += c == '\n';
+///     }
+///     return lines;
+/// };
+/// const auto all = bide::parallel_scan_chunks(workers, text, std::size_t{0}, body, std::plus());
+/// \endcode
+///
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
+/// Throws: of the calls of body and combine that threw, the exception of the first call in the
+/// order of the range. stopped_error after a stop. Other exceptions are those of join().
+/// Requires: combine is associative. It gets two values of T as const lvalues. body and combine may
+/// be called by several threads at once, body for different chunks.
+/// Cancellation: see fork_options::stop.
+template <parallel_range Range, std::movable T, class Body, class Combine>
+    requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>, const T*> &&
+             std::invocable<Combine&, const T&, const T&>
+T parallel_scan_chunks(const fork_policy& on, Range&& range, T init, Body&& body,
+                       Combine&& combine) {
+    using iterator = std::ranges::iterator_t<Range>;
+    static_assert(
+        detail::reduces_to<std::invoke_result_t<Body&, parallel_chunk<iterator>, const T*>, T> &&
+            detail::reduces_to<std::invoke_result_t<Combine&, const T&, const T&>, T>,
+        "bide: what body or combine returns does not fit into the type of the initial value: "
+        "convert it, or give an initial value of its type");
+    const auto all = detail::elements_of(range);
+    const auto blocks = detail::blocks_of(all.size, on.options());
+    using block_type = detail::chunk_blocks<iterator, T, Body, Combine>;
+    block_type work(all, blocks, body, combine);
+    detail::scan_front<T, block_type> front(blocks, work, std::optional<T>(std::move(init)));
+    detail::run_in_order(on.forks(), on.options(), all.size, blocks.block, front);
+    return std::move(front.total());
+}
+
+/// Scans the chunks of [first, last) in the same way.
+BIDE_DETAIL_TAKES_ITERATORS(parallel_scan_chunks);
 
 }} // namespace bide::BIDE_ABI
 

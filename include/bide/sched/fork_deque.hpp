@@ -239,6 +239,13 @@ public:
                publisher_.load(std::memory_order_relaxed) == publisher::none;
     }
 
+    /// Called by the owner. Returns true if a thief may have a job of this deque: no reset() has
+    /// followed its theft.
+    bool has_stolen() const noexcept {
+        // Order: relaxed; a hint. A pop decides.
+        return top_of(range_.load(std::memory_order_relaxed)) != 0;
+    }
+
     /// Called by a thief. Publishes all private jobs on behalf of the owner. Returns false if there
     /// are no private jobs, or if the owner or another thief publishes them first.
     bool publish_all() noexcept {

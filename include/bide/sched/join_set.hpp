@@ -37,6 +37,9 @@ public:
 
     struct child : basic_task_links<Platform, child> {};
 
+    // If `keeps_all` is true, the children that a cancellation has stopped have outcomes, too.
+    explicit basic_ended_children(bool keeps_all = false) noexcept : keeps_all_(keeps_all) {}
+
     // Counts a child. Requires: the child is not posted yet.
     void begin() noexcept {
         const guard section(lock_);
@@ -59,9 +62,10 @@ public:
         cancelled_ = true;
     }
 
-    bool was_cancelled() noexcept {
+    // Returns true if a child that was stopped has no outcome.
+    bool skips_stopped() noexcept {
         const guard section(lock_);
-        return cancelled_;
+        return cancelled_ && !keeps_all_;
     }
 
     // Returns the number of children, running or ended, that are not reserved.
@@ -148,6 +152,7 @@ private:
         wake_list::publish(granted, wait_status::granted, closed, wait_status::closed);
     }
 
+    const bool keeps_all_;
     typename Platform::template atomic<std::uint32_t> lock_{0};
     // Guarded by the lock:
     basic_waiter_queue<Platform> queue_;
@@ -164,6 +169,8 @@ private:
 // outcome of a child does not wait for the last reference: it is taken or destroyed when the list
 // drops its reference. The child's cell (task_cell.hpp) may still exist then.
 template <class Platform> struct basic_join_set_state {
+    explicit basic_join_set_state(bool keeps_all = false) noexcept : ended(keeps_all) {}
+
     void cancel(cancel_reason why) noexcept {
         ended.cancel();
         all.cancel(why);
@@ -189,14 +196,25 @@ public:
     // the reference of the list to the child.
     // Throws: the exception of the task; stopped_error if the task never ran.
     static T take_reserved(ended_children& from) {
-        struct last_reference {
-            basic_join_set_child& c;
-            ~last_reference() { c.drop_reference(); }
-        } const mine{static_cast<basic_join_set_child&>(from.take_reserved())};
+        const last_reference mine{static_cast<basic_join_set_child&>(from.take_reserved())};
         if (mine.c.never_ran()) {
             throw_error(errc::stopped);
         }
         return mine.c.kept_.take();
+    }
+
+    // For join_operations:
+    static constexpr bool keeps_all = false;
+    // The result of join_next(), which is empty if no child is left.
+    using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
+
+    static next_type take_next(ended_children& from) {
+        if constexpr (std::is_void_v<T>) {
+            take_reserved(from);
+            return true;
+        } else {
+            return next_type(take_reserved(from));
+        }
     }
 
     // Destroys the outcomes that are left in the list, and drops the list's references to the
@@ -211,13 +229,18 @@ public:
     }
 
 protected:
+    struct last_reference {
+        basic_join_set_child& c;
+        ~last_reference() { c.drop_reference(); }
+    };
+
     ~basic_join_set_child() = default;
 
 private:
     // Passes the outcome to the set, and reports to the group that the child has not failed. If the
     // cancellation of the set has stopped the child, there is no outcome.
     void discard_outcome() noexcept final {
-        if ((this->never_ran() || this->kept_.is_stopped()) && ended_.was_cancelled()) {
+        if ((this->never_ran() || this->kept_.is_stopped()) && ended_.skips_stopped()) {
             ended_.end(nullptr);
         } else {
             this->add_reference(); // for the list
@@ -239,74 +262,27 @@ template <class T> using join_set_child = basic_join_set_child<T, native_platfor
 
 } // namespace detail
 
-/// Runs tasks on a scheduler or a run_loop. join_next() returns their outcomes in the order in
-/// which the tasks end. T is the type of their values. A child that fails cancels no other child.
-///
-/// \code
-/// bide::join_set<int> downloads(workers);
-/// downloads.spawn(fetch("a"));
-/// downloads.spawn(fetch("b"));
-/// while (auto size = downloads.join_next()) { // in a coroutine: co_await downloads.async_join_next()
-///     std::printf("%d\n", *size);             // the first that ends comes first
-/// }
-/// \endcode
-///
-/// Thread safety: several threads may call the functions of a set at once, except the destructor. A
-/// child may spawn and cancel.
-/// Requires: a child does not wait for its own set.
-/// Destroys: cancels the children and waits for them.
-template <class T> class join_set {
-    static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
-
-    using child = detail::join_set_child<T>;
+/// The functions that wait for the children of a join_set or a join_map.
+template <class Child> class join_operations {
     using node = basic_waiter<native_platform>;
 
 public:
-    /// The result of join_next(): std::optional<T>, or bool if T is void.
-    using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
+    /// The result of join_next(). It is empty, or false, if no child is left.
+    using next_type = typename Child::next_type;
 
-    /// Constructs an empty set. Its children run on `where`.
-    explicit join_set(task_runner& where) noexcept : home_(detail::runner_access::home(where)) {}
-    join_set& operator=(join_set&&) = delete;
-
-    /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
-    /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await
-    /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
-    /// another thread takes its place, even if that needs one thread more than
-    /// scheduler_options::max_blocking_threads. If the set is on a run_loop, the calling thread may
-    /// run the tasks of the loop meanwhile (see ~task_group()).
-    /// Requires: no thread uses the set, except its children.
-    ~join_set() {
-        state_.cancel(cancel_reason::parent);
-        detail::block_until(state_.all.of_children(), home_);
-        child::drop_all(state_.ended);
-    }
-
-    /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
-    /// returns a T. If the function returns a task, the calling thread calls the function at once.
-    /// The function exists until the child has ended, so the coroutine of a lambda may use the
-    /// captures. A function that returns a T is called when the child runs. A cancelled set starts
-    /// no child.
-    /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
-    template <class S>
-        requires(detail::is_source_of<T, S>)
-    void spawn(S source) {
-        auto& cell = *new detail::task_cell<S, child>(home_, false, std::move(source), state_);
-        state_.ended.begin();
-        state_.all.begin(cell.member());
-        home_.start(cell);
-    }
+    join_operations& operator=(join_operations&&) = delete;
 
     /// Waits for the next child to end, and returns its outcome. Each outcome is returned once.
     ///
-    /// If the set is cancelled, the call waits until all children have ended, and skips the
-    /// children that the cancellation has stopped.
+    /// If the set is cancelled, the call waits until all children have ended. A set skips the
+    /// children that the cancellation has stopped; a map returns their keys, too.
     /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block in
     /// this call: use async_join_next().
-    /// Returns: the value (true if T is void); nothing (false) if no child is left.
-    /// Throws: what the child threw; stopped_error, if the child was stopped for another reason
-    /// than a cancellation of the set; stopped_error, if the runner had shut down before the child
-    /// started.
+    /// Returns: of a join_set, the value (true if T is void); of a join_map, the key and the
+    /// outcome; nothing (false) if no child is left.
+    /// Throws: of a join_set, what the child threw; stopped_error, if the child was stopped for
+    /// another reason than a cancellation of the set; stopped_error, if the runner had shut down
+    /// before the child started. Of a join_map, what the move of the key or the value throws.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -341,17 +317,34 @@ public:
     /// Returns size() == 0.
     bool empty() noexcept { return size() == 0; }
 
+protected:
+    /// Constructs an empty set. Its children run on `where`.
+    explicit join_operations(task_runner& where) noexcept
+        : home_(detail::runner_access::home(where)), state_(Child::keeps_all) {}
+    /// Requires: end() was called.
+    ~join_operations() = default;
+
+    /// Cancels the children, waits for them, and drops their outcomes.
+    void end() noexcept {
+        state_.cancel(cancel_reason::parent);
+        detail::block_until(state_.all.of_children(), home_);
+        Child::drop_all(state_.ended);
+    }
+
+    /// Makes a child. The caller starts it.
+    template <class S, class... Args> auto& make(S source, Args&... args) {
+        return *new detail::task_cell<S, Child>(home_, false, std::move(source), state_, args...);
+    }
+    /// Starts a child, and returns its cancel_handle unless Value is void.
+    template <class Value, class Cell> Value start(Cell& cell) noexcept {
+        state_.ended.begin();
+        state_.all.begin(cell.member());
+        return detail::start_task<Value>(home_, cell);
+    }
+
 private:
     static next_type take(detail::ended_children& ended, wait_status what) {
-        if (what != wait_status::granted) {
-            return {};
-        }
-        if constexpr (std::is_void_v<T>) {
-            child::take_reserved(ended);
-            return true;
-        } else {
-            return next_type(child::take_reserved(ended));
-        }
+        return what == wait_status::granted ? Child::take_next(ended) : next_type();
     }
 
     // The operation of async_join_next() (core/wait_ops.hpp).
@@ -383,9 +376,67 @@ private:
     detail::join_set_state state_;
 };
 
+/// Runs tasks on a scheduler or a run_loop. join_next() returns their outcomes in the order in
+/// which the tasks end. T is the type of their values. A child that fails cancels no other child.
+/// sched/join_map.hpp has a set whose children have keys.
+///
+/// \code
+/// bide::join_set<int> downloads(workers);
+/// downloads.spawn(fetch("a"));
+/// downloads.spawn(fetch("b"));
+/// while (auto size = downloads.join_next()) { // in a coroutine: co_await downloads.async_join_next()
+///     std::printf("%d\n", *size);             // the first that ends comes first
+/// }
+/// \endcode
+///
+/// Thread safety: several threads may call the functions of a set at once, except the destructor. A
+/// child may spawn and cancel.
+/// Requires: a child does not wait for its own set.
+/// Destroys: cancels the children and waits for them.
+template <class T> class join_set : public join_operations<detail::join_set_child<T>> {
+    static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
+
+    using base = join_operations<detail::join_set_child<T>>;
+
+public:
+    /// Constructs an empty set. Its children run on `where`.
+    explicit join_set(task_runner& where) noexcept : base(where) {}
+
+    /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
+    /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await
+    /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
+    /// another thread takes its place, even if that needs one thread more than
+    /// scheduler_options::max_blocking_threads. If the set is on a run_loop, the calling thread may
+    /// run the tasks of the loop meanwhile (see ~task_group()).
+    /// Requires: no thread uses the set, except its children.
+    ~join_set() { base::end(); }
+
+    /// Starts a child. `source` is a task<T>, a function that returns a task<T>, or a function that
+    /// returns a T. If the function returns a task, the calling thread calls the function at once.
+    /// The function exists until the child has ended, so the coroutine of a lambda may use the
+    /// captures. A function that returns a T is called when the child runs. A cancelled set starts
+    /// no child.
+    /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
+    template <class S>
+        requires(detail::is_source_of<T, S>)
+    void spawn(S source) {
+        base::template start<void>(base::make(std::move(source)));
+    }
+
+    /// Starts a child, as spawn() does.
+    /// Returns: a handle that cancels this child alone. join_next() throws stopped_error for a
+    /// child that its handle has stopped.
+    /// Throws: as spawn() does.
+    template <class S>
+        requires(detail::is_source_of<T, S>)
+    cancel_handle spawn_with_handle(S source) {
+        return base::template start<cancel_handle>(base::make(std::move(source)));
+    }
+};
+
 /// Returns async_join_next() as a case of a select. If another case is chosen, takes no outcome.
 /// Cancellation: if the awaiting task is cancelled, the select is stopped; the children continue.
-template <class T> auto on_join_next(join_set<T>& set) {
+template <class Child> auto on_join_next(join_operations<Child>& set) {
     return detail::case_of(set.async_join_next());
 }
 

@@ -10,6 +10,7 @@
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/cancel_handle.hpp>
 #include <bide/task/this_task.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -295,7 +296,7 @@ private:
 
     void ended(member& m, std::exception_ptr error, bool stopped) noexcept {
         if (error || stopped) {
-            note_failure(std::move(error), stopped);
+            note_failure(std::move(error), stopped, m.task_.reason());
         }
         if (room_ == nullptr || m.is_body_) {
             return remove(m);
@@ -331,11 +332,14 @@ private:
         passed.publish(wait_status::granted);
     }
 
-    void note_failure(std::exception_ptr error, bool stopped) noexcept {
+    // `why` is the reason for which the member was cancelled, or none.
+    void note_failure(std::exception_ptr error, bool stopped, cancel_reason why) noexcept {
         const bool is_stop = stopped || is_stopped_error(error);
+        // A cancel_handle has cancelled this member, or the group has.
+        const bool was_asked = why != cancel_reason::none && why != cancel_reason::shutdown;
         {
             const guard section(lock_);
-            if (failed_ || (is_stop && cancelled_)) {
+            if (failed_ || (is_stop && (cancelled_ || was_asked))) {
                 return;
             }
             failed_ = true;
@@ -413,6 +417,18 @@ private:
 };
 
 template <spawnable S> using group_cell = task_cell<S, group_task>;
+
+// Starts a task. Value is void, or cancel_handle for the handle of the task, which is made before
+// the task can end.
+template <class Value, class Cell> Value start_task(task_home& home, Cell& cell) noexcept {
+    if constexpr (std::is_void_v<Value>) {
+        home.start(cell);
+    } else {
+        Value handle = cancel_access::handle_of(cell);
+        home.start(cell);
+        return handle;
+    }
+}
 
 // Blocks until all members that `until` counts have ended. These members are tasks of `home`. If no
 // other thread runs them, the calling thread runs them while it waits. If the calling thread
@@ -505,12 +521,22 @@ public:
     /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
     template <detail::spawnable S> void spawn(S source) {
         permit one = group_.has_limit() ? permit(room_) : permit();
-        launch(std::move(source), &detail::group::begin);
-        one.forget(); // the child returns the permit when it ends
+        start<void>(std::move(source), one);
     }
 
-    /// The operation of async_spawn(). S is the type of `source`.
-    template <class S> class [[nodiscard("co_await it")]] spawn_operation;
+    /// Starts a child, as spawn() does.
+    /// Returns: a handle that cancels this child alone. If the handle has cancelled the child, and
+    /// the child ended by stopped_error or never started, the child has not failed.
+    /// Blocks: as spawn() does.
+    /// Throws: as spawn() does.
+    template <detail::spawnable S> cancel_handle spawn_with_handle(S source) {
+        permit one = group_.has_limit() ? permit(room_) : permit();
+        return start<cancel_handle>(std::move(source), one);
+    }
+
+    /// The operation of async_spawn(). S is the type of `source`, and Value is void or
+    /// cancel_handle.
+    template <class S, class Value> class [[nodiscard("co_await it")]] spawn_operation;
 
     /// Starts a child, as spawn() does, when there is room for one more child. The operation begins
     /// when it is awaited: it waits for room, and then calls `source` if that is a function that
@@ -521,7 +547,12 @@ public:
     /// while it waits. After an exception, the child never begins, and is destroyed.
     /// Cancellation: the wait is stopped; the group is not cancelled.
     template <detail::spawnable S> auto async_spawn(S source) {
-        return spawn_operation<S>(*this, std::move(source));
+        return spawn_operation<S, void>(*this, std::move(source));
+    }
+    /// Starts a child as async_spawn() does.
+    /// Returns: an operation for co_await; its value is the handle of spawn_with_handle().
+    template <detail::spawnable S> auto async_spawn_with_handle(S source) {
+        return spawn_operation<S, cancel_handle>(*this, std::move(source));
     }
 
     /// Cancels the body and all children. A child that is spawned later is cancelled, too. A second
@@ -531,8 +562,9 @@ public:
 
     /// Waits until there are no children.
     /// Blocks: until all children have ended, as ~task_group() does.
-    /// Throws: in each call, the exception of the first child that failed. A child that the group
-    /// has cancelled, and that ended by stopped_error or never started, has not failed.
+    /// Throws: in each call, the exception of the first child that failed. A child that the group or
+    /// a cancel_handle has cancelled, and that ended by stopped_error or never started, has not
+    /// failed.
     void join() {
         detail::block_until(group_.of_children(), home_);
         group_.rethrow_if_failed();
@@ -560,11 +592,19 @@ private:
     template <class F>
     static task<value_of<F>> run_in(task_runner& where, std::size_t limit, F body);
 
+    // Makes a member. The caller starts it.
     template <class S>
-    void launch(S source, void (detail::group::*begin)(detail::group_member&) noexcept) {
+    auto& make(S source, void (detail::group::*begin)(detail::group_member&) noexcept) {
         auto& cell = *new detail::group_cell<S>(home_, false, std::move(source), group_);
         (group_.*begin)(cell.member());
-        home_.start(cell);
+        return cell;
+    }
+
+    // Starts a child. Value is void or cancel_handle.
+    template <class Value, class S> Value start(S source, permit& one) {
+        auto& cell = make(std::move(source), &detail::group::begin);
+        one.forget(); // the child returns the permit when it ends
+        return detail::start_task<Value>(home_, cell);
     }
 
     detail::task_home& home_;
@@ -597,7 +637,8 @@ task<task_group::value_of<F>> task_group::run_in(task_runner& where, std::size_t
     using value = value_of<F>;
     detail::body_outcome<value> outcome;
     task_group group(where, limit);
-    group.launch(detail::run_body<F, value>(body, group, outcome), &detail::group::begin_body);
+    group.home_.start(
+        group.make(detail::run_body<F, value>(body, group, outcome), &detail::group::begin_body));
     co_await group.group_.of_all().async_wait();
     if (!outcome.has_value) {
         detail::throw_error(errc::stopped);
@@ -605,7 +646,7 @@ task<task_group::value_of<F>> task_group::run_in(task_runner& where, std::size_t
     co_return outcome.value.take();
 }
 
-template <class S> class task_group::spawn_operation {
+template <class S, class Value> class task_group::spawn_operation {
 public:
     /// Moves the operation. Requires: it was not awaited yet.
     spawn_operation(spawn_operation&&) = default;
@@ -629,10 +670,9 @@ public:
         }
         /// Starts the child.
         /// Throws: what async_spawn() throws.
-        void await_resume() {
+        Value await_resume() {
             permit one = has_limit() ? wait_.await_resume() : permit();
-            of_.group_.launch(std::move(of_.source_), &detail::group::begin);
-            one.forget(); // the child returns the permit when it ends
+            return of_.group_.template start<Value>(std::move(of_.source_), one);
         }
 
     private:

@@ -487,14 +487,15 @@ private:
     }
     // Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
     // queue's lock, which the caller holds. A stop after the owner has taken the mutex has no
-    // effect.
+    // effect. If a stop has taken `w` out before, the owner was not the head any more, and has
+    // overtaken the waiters. The word then stays as it is: it may describe the next head, or a
+    // coroutine that was resumed.
     void leave_queue(node& w) noexcept {
-        const bool in_time = w.is_queued();
-        if (in_time) {
+        if (w.is_queued()) {
             queue_.remove(w);
-        }
-        lock_word::release_as(word_, taken_anew());
-        if (!in_time) {
+            lock_word::release_as(word_, taken_anew());
+        } else {
+            lock_word::release(word_);
             w.await_outcome();
         }
         w.settle(wait_status::granted);

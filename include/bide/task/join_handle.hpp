@@ -73,10 +73,16 @@ public:
         static_assert(!std::is_void_v<Refused>,
                       "bide: write std::move(handle).async_join(): it consumes the handle");
     }
-    /// Does not compile: a handle is not awaitable, but the operation of async_join() is.
-    template <class Refused = void> void operator co_await() const {
+    /// The awaiter of a handle.
+    class awaiter;
+    /// Waits for the outcome: `co_await std::move(handle)` is short for
+    /// `co_await std::move(handle).async_join()`.
+    /// Throws: as async_join().
+    awaiter operator co_await() && { return awaiter(std::move(*this).async_join()); }
+    /// Does not compile: the wait consumes the handle, which must be an rvalue.
+    template <class Refused = void> void operator co_await() const& {
         static_assert(!std::is_void_v<Refused>,
-                      "bide: write co_await std::move(handle).async_join()");
+                      "bide: write co_await std::move(handle): the wait consumes the handle");
     }
 
     /// Requests that the task ends. Does not wait for the end.
@@ -104,6 +110,8 @@ public:
     }
 
 private:
+    template <class U> friend class scoped_join_handle;
+    friend class cancel_handle;
     friend class run_loop;
     friend class task_runner;
     friend class scheduler;
@@ -150,6 +158,26 @@ private:
     };
 
     std::unique_ptr<cell, forgo> cell_;
+};
+
+namespace detail {
+
+// An operation, as a base that is constructed before the awaiter that refers to it.
+template <class Op> struct held_operation {
+    Op op;
+};
+
+} // namespace detail
+
+template <class T>
+class join_handle<T>::awaiter : detail::held_operation<async_op<async_value>>,
+                                public async_op<async_value>::awaiter {
+    using held = detail::held_operation<async_op<async_value>>;
+
+public:
+    /// Constructs it with the operation of async_join().
+    explicit awaiter(async_op<async_value> of) noexcept
+        : held{std::move(of)}, async_op<async_value>::awaiter(held::op) {}
 };
 
 template <class T>

@@ -138,7 +138,11 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
                     known_ms = now_ms;
                 }
                 changed = apply(*known, known_ms, maybe_done, error);
-            } while (std::exchange(mine.uses_kept, false) && !changed && (known.reset(), true));
+                // Only what was loaded decides that nothing changes.
+                if (std::exchange(mine.uses_kept, false) && !changed) {
+                    known.reset();
+                }
+            } while (!known);
             if (!changed && !error) {
                 keep(known->version, std::move(known->value));
                 return {};

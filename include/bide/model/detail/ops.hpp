@@ -41,11 +41,16 @@ void fence(order o, site s) noexcept;
 // Plain objects. If one of two accesses is a write, happens-before must order them.
 int make_plain();
 void drop_plain(int object) noexcept;
-void plain_read(int object) noexcept;
-void plain_write(int object) noexcept;
+// `at` is the address of the object, to find out which thread has freed its memory.
+void plain_read(int object, const void* at) noexcept;
+void plain_write(int object, const void* at) noexcept;
 
-// Checks an access to bytes, each of which is a plain object (model/watch.hpp).
-void watch(const void* from, std::size_t size, bool writes) noexcept;
+// Checks an access to bytes, each of which is a plain object (model/watch.hpp). `code` is the
+// return address of the call that reports the access.
+void watch(const void* from, std::size_t size, bool writes, const void* code) noexcept;
+// The body enters a function, which returns to `code`, or leaves it.
+void enter_function(const void* code) noexcept;
+void leave_function() noexcept;
 // Lets watch() know of the blocks that the body frees from now on. Returns true.
 bool watch_frees() noexcept;
 
@@ -55,6 +60,8 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
 void futex_wake(const void* address, int count, site s) noexcept;
 
 void pause() noexcept;
+// As pause(), for a thread that waits for the lock `object`. `what` is the kind of the lock.
+void wait_for_lock(int object, const char* what, site s) noexcept;
 std::int64_t now() noexcept;
 
 // Returns the calling thread's object for `key`. In each execution, the first call by a thread
@@ -62,6 +69,58 @@ std::int64_t now() noexcept;
 void* local(const void* key, void* (*make)()) noexcept;
 
 int this_thread() noexcept;
+
+// ---- Code that was not written for the checker (model/unmodified.hpp)
+
+// Returns true if the caller is a thread of a body.
+bool in_body() noexcept;
+// Returns the place of the instruction before the return address `code`.
+site place_of(const void* code) noexcept;
+// Returns the object of a real atomic, and of another object at this address that threads use, such
+// as a mutex. If it has none, makes one. The initial value is that of the memory, or 0 if
+// `has_value` is false.
+int object_at(const volatile void* at, unsigned size, bool has_value, site s) noexcept;
+// Checks the access to the atomic against plain accesses to its memory. If it was a write, updates
+// the memory. Called after the step.
+void accessed(const volatile void* at, unsigned size, int object, bool writes, site s) noexcept;
+// The number that stands for a value of 16 bytes, and the value.
+bits number_of(const void* value) noexcept;
+void value_of(bits number, void* value) noexcept;
+
+// Starts a thread that calls start(run, argument). Returns its number.
+int start_thread(void (*start)(void* (*run)(void*), void*), void* (*run)(void*), void* argument);
+void join_thread(int thread) noexcept;
+// The thread is not joined, and may sleep for ever.
+void detach_thread(int thread) noexcept;
+// Joins the queue of `address`, calls between(argument), and sleeps. Returns false if the time-out
+// has ended the sleep.
+bool sleep_on(const void* address, std::int64_t until, void (*between)(void*), void* argument,
+              site s) noexcept;
+// Lets time pass for this thread.
+void advance(std::int64_t ns) noexcept;
+// Returns true if the time-out of a wait ends it now: a choice.
+bool times_out(std::int64_t until, site s) noexcept;
+// Returns the object of the word of a futex. The word may be the first half of an atomic.
+int futex_word_at(const void* at, site s) noexcept;
+// Ends the execution: the body does what the system does not allow.
+[[noreturn]] void misuse(const char* what, site s) noexcept;
+// Ends the execution: `what` is not modelled.
+[[noreturn]] void refuse(const char* what, site s) noexcept;
+// Memory in these ranges is that of the running thread: it is not watched.
+struct memory_range {
+    std::uintptr_t from = 0;
+    std::size_t size = 0;
+};
+void set_thread_local(const memory_range* all, std::size_t count) noexcept;
+
+// What the checker calls, if a program has such code.
+struct callbacks {
+    void (*thread_begins)(int thread) noexcept;
+    void (*thread_ends)(); // called by the thread
+    void (*switches)(int thread, bool enters) noexcept;
+    void (*execution_ends)() noexcept;
+};
+inline const callbacks* unmodified = nullptr;
 
 void* service() noexcept;
 void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept;

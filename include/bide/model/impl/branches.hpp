@@ -292,8 +292,8 @@ public:
 #if defined(__cpp_rtti)
         head_ += std::string(run.target_type().name()) + '\n';
 #endif
-        for (const int of :
-             {how.spurious, how.timeouts, how.weak_failures, how.clock_jumps, how.max_steps}) {
+        for (const int of : {how.spurious, how.timeouts, how.weak_failures, how.clock_jumps,
+                             how.reused_addresses, how.max_steps}) {
             head_ += std::to_string(of) + '\n';
         }
         std::error_code error;

@@ -13,6 +13,8 @@
 
 #if defined(__linux__) && BIDE_MODEL_HAS_SWITCH
 #define BIDE_MODEL_CATCHES_CRASHES 1
+#include <execinfo.h>
+#include <sys/time.h>
 #include <ucontext.h>
 #else
 #define BIDE_MODEL_CATCHES_CRASHES 0
@@ -35,17 +37,20 @@ std::unique_ptr<search> search_for(const options& o) {
 }
 
 const char* text(failure f) {
-    constexpr std::array<const char*, 11> texts = {"no failure",
+    constexpr std::array<const char*, 14> texts = {"no failure",
                                                    "an assertion does not hold",
                                                    "data race",
                                                    "lifetime",
                                                    "lost wakeup",
                                                    "livelock",
+                                                   "deadlock",
                                                    "leak",
                                                    "terminated",
+                                                   "not modelled",
                                                    "too large",
                                                    "not repeated",
-                                                   "no execution is complete"};
+                                                   "no execution is complete",
+                                                   "no two threads share an object"};
     return texts[static_cast<std::size_t>(f)];
 }
 
@@ -117,6 +122,10 @@ private:
 // of the execution. The program continues, and reports the failure like any other. The signal
 // handler changes the saved registers of the crashed thread, so that the thread continues in
 // crashed(), at the upper end of its stack.
+//
+// A body may also wait or spin for something that the checker does not see. A timer looks for that
+// once a second. If no thread has made a step for 30 seconds, that is treated as a crash. The
+// environment variable BIDE_MODEL_WATCHDOG is another number of seconds; 0 means for ever.
 class crash_guard {
     static constexpr std::array<int, 5> signals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
@@ -135,11 +144,21 @@ public:
         for (std::size_t i = 0; i < signals.size(); ++i) {
             ::sigaction(signals[i], &mine, &old[i]);
         }
+        const char* const given = std::getenv("BIDE_MODEL_WATCHDOG");
+        patience = given == nullptr ? 30 : std::atoi(given);
+        ::backtrace(frames.data(), 1); // the first call allocates
+        mine.sa_sigaction = &look;
+        mine.sa_flags |= SA_RESTART;
+        ::sigaction(SIGALRM, &mine, &old_alarm);
+        const itimerval second{{1, 0}, {1, 0}};
+        ::setitimer(ITIMER_REAL, &second, &old_timer);
     }
     crash_guard(const crash_guard&) = delete;
     crash_guard& operator=(const crash_guard&) = delete;
     ~crash_guard() {
         if (--depth == 0) {
+            ::setitimer(ITIMER_REAL, &old_timer, nullptr);
+            ::sigaction(SIGALRM, &old_alarm, nullptr);
             restore();
             ::sigaltstack(&old_stack, nullptr);
         }
@@ -158,6 +177,7 @@ private:
             return;
         }
         fiber& stack = x->self().stack;
+        frame_count = 0;
         cause =
             signal == SIGABRT                       ? "abort() was called, perhaps by assert()"
             : signal == SIGFPE                      ? "SIGFPE, perhaps a division by zero"
@@ -165,6 +185,27 @@ private:
             : stack.guards(info->si_addr)
                 ? "a thread's stack overflows: there are 256 KiB"
                 : "an access to an address that is none, perhaps read from freed memory (0xdd...)";
+        fail_in(stack, context);
+    }
+
+    // Looks whether the running thread makes steps.
+    static void look(int, siginfo_t*, void* context) {
+        execution* const x = execution::current();
+        if (x == nullptr || heap::inside < 0 || x->steps_made() != seen_steps) {
+            seen_steps = x == nullptr ? 0 : x->steps_made();
+            seconds = 0;
+            return;
+        }
+        if (++seconds != patience) {
+            return;
+        }
+        frame_count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+        cause = "no step is made: the thread waits or spins for what the checker does not see";
+        fail_in(x->self().stack, context);
+    }
+
+    // Lets the thread continue in crashed().
+    static void fail_in(const fiber& stack, void* context) {
         auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext;
         const auto top = reinterpret_cast<std::uintptr_t>(stack.end());
         const auto next = reinterpret_cast<std::uintptr_t>(&crashed);
@@ -178,7 +219,19 @@ private:
     }
 
     [[noreturn]] static void crashed() {
-        execution::current()->fail_now(failure::terminated, cause);
+        const bool is_stuck = frame_count != 0;
+        std::string text = cause;
+        if (is_stuck) {
+            const heap::leave guard;
+            std::string lines;
+            for (int i = 0; i < frame_count; ++i) {
+                const int place = places().add(code_places::none, frames[index(i)]);
+                const std::string line = detail::text(places().user_line_of(place));
+                lines += line.empty() || lines.ends_with(line) ? "" : " < " + line;
+            }
+            text += lines.empty() ? "" : ", at" + lines.substr(2);
+        }
+        execution::current()->fail_now(is_stuck ? failure::livelock : failure::terminated, text);
     }
 
     static void restore() noexcept {
@@ -189,6 +242,13 @@ private:
 
     static inline int depth = 0; // the number of these objects
     static inline const char* cause = "";
+    static inline int patience = 0; // in seconds
+    static inline int seconds = 0;  // without a step
+    static inline std::uint64_t seen_steps = 0;
+    static inline std::array<void*, 64> frames; // of the thread that makes no step
+    static inline int frame_count = 0;
+    static inline struct sigaction old_alarm;
+    static inline itimerval old_timer;
     alignas(16) static inline std::byte handlers_stack[64 * 1024];
     static inline std::array<struct sigaction, signals.size()> old;
     static inline stack_t old_stack;
@@ -203,6 +263,27 @@ struct crash_guard {
 #endif
 
 // ---- Explorations
+
+// Returns what an exploration with these options assumes.
+std::string assumptions(const options& o, const verdict& v) {
+    std::string out;
+    const auto add = [&](bool is_assumed, const std::string& what) {
+        out += !is_assumed ? "" : (out.empty() ? "" : "; ") + what;
+    };
+    add(o.how == options::method::bounded,
+        "at most " + std::to_string(o.preemptions) + " preemptions");
+    add(o.how == options::method::pct, "random schedules: no proof");
+    add(o.spurious == 0, "no spurious wake-ups");
+    add(o.timeouts == 0, "no time-outs");
+    add(o.weak_failures == 0, "no spurious failures of compare_exchange_weak");
+    add(o.clock_jumps == 0, "a clock that stands still");
+    add(o.reused_addresses == 0, "new addresses from new");
+    add(heap::on_freed == nullptr, "plain data without var is not watched");
+    add(ops::unmodified == nullptr, "std::atomic, std::mutex and std::thread are not seen");
+    add(v.pruned != 0, std::to_string(v.pruned) + " executions begun and not completed: a thread "
+                                                  "waits there for what comes in another one");
+    return out;
+}
 
 // Explores a body. The members say how.
 struct exploration {
@@ -227,6 +308,7 @@ struct exploration {
         const std::lock_guard lock(one_at_a_time);
         verdict v;
         bool is_left = false;
+        bool shares = how.may_share_nothing || ops::unmodified != nullptr;
         [[maybe_unused]] const crash_guard guard;
         execution x(how, run, s);
         x.seen_orders = seen;
@@ -241,6 +323,7 @@ struct exploration {
         while (v.what == failure::none && !is_left && s.begin()) {
             x.run();
             x.pruned() ? ++v.pruned : ++v.executions;
+            shares = shares || x.mem().shares();
             if (total(v) % 256 == 0) {
                 said.say(total(v), s);
             }
@@ -271,8 +354,15 @@ struct exploration {
         if (v.what == failure::none && v.executions == 0 && !is_left) {
             v.what = failure::empty;
         }
+        if (v.what == failure::none && !goes_on && !shares && x.threads() > 1) {
+            v.what = failure::nothing_shared;
+            v.message = "no two threads use an object of the checker together: atomics and plain "
+                        "data of other types are not seen (bide_add_model(... UNMODIFIED) sees "
+                        "them); or set options::may_share_nothing";
+        }
         v.seconds = progress::seconds(std::chrono::steady_clock::now() - begin).count();
         v.duplicates = s.duplicates;
+        v.assumed = assumptions(how, v);
         return v;
     }
 
@@ -290,7 +380,7 @@ struct exploration {
     // Runs only the execution of `path`.
     verdict of_path(std::string_view path) const {
         one_path s(path);
-        return with(s);
+        return with(s, [](const verdict&) { return true; });
     }
 
     // Explores. If BIDE_MODEL_STATE names a folder, continues the exploration `name` that an
@@ -316,6 +406,7 @@ struct exploration {
         if (all.what == failure::empty && all.executions != 0) {
             all.what = failure::none;
         }
+        all.assumed = assumptions(how, all);
         all.what == failure::too_large ? state.save(s, all) : state.remove();
         return all;
     }
@@ -355,6 +446,7 @@ struct exploration {
         } else if (all.what == failure::none && all.executions == 0) {
             all.what = failure::empty;
         }
+        all.assumed = assumptions(how, all);
         all.seconds = progress::seconds(std::chrono::steady_clock::now() - begin).count();
         return all;
     }

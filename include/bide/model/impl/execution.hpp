@@ -8,7 +8,7 @@
 
 #include <bide/model/check.hpp>
 #include <bide/model/impl/fiber.hpp>
-#include <bide/model/impl/memory.hpp>
+#include <bide/model/impl/shadow.hpp>
 
 #include <charconv>
 #include <map>
@@ -48,7 +48,8 @@ struct look {
     int object = -1;
     bits expected = 0;
     std::uint64_t state =
-        0; // fiber::state() when the read was last repeated; 0: it was not repeated
+        0;                // of the thread when the read was last repeated; 0: it was not repeated
+    std::size_t heap = 0; // the size of the thread's heap at the first of these reads
 };
 
 struct model_thread {
@@ -67,8 +68,9 @@ struct model_thread {
     std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
     std::vector<std::pair<int, int>> newer;  // `looked` at the last pause: reads get newer messages
     std::vector<look> looks;
-    bool looks_again = false; // find_loop() has paused it before a read
-    bool timed = false;       // its sleep has a time-out
+    bool looks_again = false;      // find_loop() has paused it before a read
+    bool timed = false;            // its sleep has a time-out
+    int calls = code_places::none; // the place where its current function was called
     // Returns the element of `looks` that the announced read repeats, or nullptr.
     look* look_before() noexcept {
         for (look& l : looks) {
@@ -277,6 +279,10 @@ public:
             }
         }
         std::set_terminate(before);
+        watched.clear();
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->execution_ends();
+        }
     }
 
     // ---- For searches
@@ -313,6 +319,8 @@ public:
         return enabled(n) ? n : not_repeated(why);
     }
     std::vector<std::string> outcomes; // the texts of record()
+    // Returns the number of steps of all executions.
+    std::uint64_t steps_made() const noexcept { return steps_made_; }
 
     // ---- The result
 
@@ -343,13 +351,20 @@ public:
     BIDE_NOINLINE bits step(const request& r) {
         model_thread& t = self();
         do {
-            t.wants = r;
+            announce(t, r);
             if (steps_here(t)) {
                 return t.result;
             }
             t.stack.switch_to(main_);
         } while (std::exchange(t.looks_again, false));
         return t.result;
+    }
+    // Stores the description of the next step. The copy may be a call of memcpy(), which may be that
+    // of the body (model/unmodified.hpp). Not inlined, so that step() has no other object in its
+    // frame.
+    BIDE_NOINLINE static void announce(model_thread& t, const request& r) {
+        const heap::leave guard;
+        t.wants = r;
     }
     // Makes the step of a choice. Returns a number below `picks`.
     BIDE_NOINLINE int choose(int picks, site where, const char* text) {
@@ -366,6 +381,7 @@ public:
             failure_ = what;
             failed_by_ = running != nullptr ? running_ : -1;
             message_ = std::move(message);
+            where = resolved(where);
             if (where.file != nullptr) {
                 message_ += " (" + std::string(where.file) + ":" + std::to_string(where.line) + ")";
             }
@@ -411,10 +427,10 @@ public:
         return at->second;
     }
     BIDE_NOINLINE order weakened(order o, int slot, site where) {
-        if (where.is_given != 0) {
+        if (where.is_given != 0 || (seen_orders == nullptr && changes.empty())) {
             return o;
         }
-        const weakening here{where, slot, o, o};
+        const weakening here{resolved(where), slot, o, o};
         const auto same = [&](const weakening& w) { return is_same_order(w, here); };
         if (seen_orders != nullptr &&
             std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
@@ -428,9 +444,7 @@ public:
     }
 
     void* service = nullptr;
-    // The bytes that watch() has seen, each of which is a plain object. The heap does not use freed
-    // memory again in the same execution, so an address identifies one byte.
-    std::unordered_map<std::uintptr_t, int> watched;
+    shadow watched; // the memory that is accessed as plain data or as real atomics
 
     // For changed orders (weakening): the orders that executions have used, and the changes.
     std::vector<weakening>* seen_orders = nullptr;
@@ -453,17 +467,26 @@ private:
 #if BIDE_EXCEPTIONS
         try {
             (*run)();
+            end_thread();
         } catch (...) {
             x.fail_now(failure::terminated, exception_text());
         }
 #else
         (*run)();
+        end_thread();
 #endif
         if (t != 0) {
             delete run;
         }
         x.step({.what = request::kind::end, .text = "end"});
         std::abort();
+    }
+
+    // Destroys what the thread owns. Called by the thread itself.
+    static void end_thread() {
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->thread_ends();
+        }
     }
 
     // Runs thread `t` up to its first step, after another thread has made the step that starts it.
@@ -481,7 +504,11 @@ private:
         x.newer.clear();
         x.looks.clear();
         x.looks_again = false;
+        x.calls = code_places::none;
         x.left = options_;
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->thread_begins(t);
+        }
         x.stack.restart(&thread_main, this);
         ++starting_;
         resume(t);
@@ -489,9 +516,15 @@ private:
     }
     void resume(int t) {
         const int before = std::exchange(running_, t);
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->switches(t, true);
+        }
         running = this;
         heap::inside = t;
         main_.switch_to(thread(t).stack);
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->switches(t, false);
+        }
         heap::inside = -1;
         running = nullptr;
         running_ = before;
@@ -526,10 +559,10 @@ private:
         return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
     }
     // Detects a loop in which a thread waits for another thread. Such a loop reaches the same read
-    // again, with the same registers and the same stack. In between, the thread has only read the
+    // again, with the same registers, stack and heap. In between, the thread has only read the
     // same values as before, or written values that were there already. The loop would repeat until
     // a value that it reads changes. So the thread is treated as if it had called pause(). A loop
-    // that counts its rounds is not detected, because the stack differs in each round.
+    // that counts its rounds is not detected, because the stack or the heap differs in each round.
     void find_loop(model_thread& t) {
         const request& r = t.wants;
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r))) {
@@ -541,10 +574,11 @@ private:
         }
         look* const before = t.look_before();
         if (before == nullptr) {
-            t.looks.push_back({r.where, r.object, r.expected, 0});
+            t.looks.push_back(
+                {r.where, r.object, r.expected, 0, heap::regions[t.knows.thread].taken});
             return;
         }
-        const std::uint64_t state = t.stack.state();
+        const std::uint64_t state = state_of(t, before->heap);
         if (state != 0 && before->state == state) {
             t.looks_again = true;
             t.wants.what = request::kind::pause;
@@ -553,9 +587,21 @@ private:
             before->state = state;
         }
     }
+    // Returns a hash of what the thread may have changed since its last read: its stack, its
+    // registers and the first `heap_size` bytes of its heap. Returns 0 if that is not known.
+    static std::uint64_t state_of(const model_thread& t, std::size_t heap_size) {
+        constexpr std::size_t most = 64 * 1024; // a larger heap is left out
+        const std::uint64_t stack = t.stack.state();
+        // If plain memory is watched, its writes are known.
+        const bool is_left_out =
+            stack == 0 || heap::on_freed != nullptr || heap_size == 0 || heap_size > most;
+        return is_left_out ? stack
+                           : (stack ^ digest(heap::regions[t.knows.thread].begin, heap_size)) | 1;
+    }
     // Makes the step. The thread does not run until it is resumed.
     void perform(int n) {
         model_thread& t = thread(n);
+        ++steps_made_;
         const bool is_access =
             t.wants.what == request::kind::read || t.wants.what == request::kind::write;
         if (is_access && !memory_.at(t.wants.object).queue) {
@@ -563,6 +609,8 @@ private:
                 fail(failure::lifetime, *wrong, t.wants.where);
                 return;
             }
+        } else if (is_access) {
+            memory_.use(memory_.at(t.wants.object), t.knows);
         }
         const int most = std::min(options_.max_steps, most_steps);
         if (static_cast<int>(memory_.events.size()) >= most) {
@@ -756,9 +804,28 @@ private:
     static bool is_left(const model_thread& t) {
         return t.started && !t.finished && !(t.is_daemon && t.wants.what == request::kind::sleep);
     }
+    static bool waits_for_lock(const model_thread& t) {
+        return t.wants.what == request::kind::pause && !t.looks_again && t.wants.object >= 0;
+    }
+    // Describes the lock for which the thread waits, and the thread that locked it last.
+    std::string lock_text(const model_thread& t) const {
+        const object& lock = memory_.at(t.wants.object);
+        const event_id by = memory_.msg(lock.messages.back()).writer;
+        const site where = resolved(t.wants.where);
+        std::string out = std::string(" waits for ever for a ") + t.wants.text;
+        if (by.thread == t.knows.thread) {
+            out += ", which it has locked itself";
+        } else if (!by.is_initial()) {
+            out += ", which " + thread_text(by.thread) + " has locked";
+        }
+        return where.file == nullptr
+                   ? out
+                   : out + " (" + where.file + ":" + std::to_string(where.line) + ")";
+    }
     void finish() {
         bool all = true;
         bool asleep = false;
+        bool locks = false; // a thread waits for a lock
         bool daemons = false;
         bool daemon_times_out = false; // a daemon would continue after its time-out
         std::size_t own = 0;
@@ -771,6 +838,7 @@ private:
             if (is_left(t)) {
                 all = false;
                 asleep = asleep || what == request::kind::sleep;
+                locks = locks || waits_for_lock(t);
                 pruned_ = pruned_ || times_out || what == request::kind::never ||
                           (what == request::kind::pause && may_look_again(t));
             } else if (t.started && !t.finished) {
@@ -784,7 +852,10 @@ private:
         } else if (all && !daemons && heap::live > own) {
             fail(failure::leak, std::to_string(heap::live - own) + " pieces of memory are left");
         } else if (!all && !pruned_) {
-            fail(asleep ? failure::lost_wakeup : failure::livelock, describe_blocked());
+            fail(asleep  ? failure::lost_wakeup
+                 : locks ? failure::deadlock
+                         : failure::livelock,
+                 describe_blocked());
         }
     }
     std::string describe_blocked() {
@@ -798,7 +869,9 @@ private:
             out += (t.is_daemon ? "the daemon " : "") + thread_text(n);
             switch (t.wants.what) {
             case request::kind::sleep: out += " sleeps for ever"; break;
-            case request::kind::pause: out += " spins for ever"; break;
+            case request::kind::pause:
+                out += waits_for_lock(t) ? lock_text(t) : " spins for ever";
+                break;
             case request::kind::join: out += " waits for " + thread_text(t.wants.other); break;
             default: out += " is stuck";
             }
@@ -826,15 +899,11 @@ private:
     std::string message_;
     int failed_by_ = -1;
     std::map<const void*, int> queues_;
+    std::uint64_t steps_made_ = 0;
     std::vector<std::pair<int, int>> picks_; // thread and outcome of each step
     std::vector<outcome> candidates_;
     std::vector<int> scratch_;
 };
-
-[[noreturn]] inline void heap::fail_too_large() {
-    execution::needed().fail_now(failure::too_large,
-                                 "a thread of a body allocates more than 4 MiB by new");
-}
 
 }}} // namespace bide::BIDE_ABI::model::detail
 

@@ -12,6 +12,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {
 
@@ -30,11 +31,27 @@ struct region {
     std::size_t taken = 0;
 };
 
+// A block that a thread of the body has freed. `code` is the return address of the call.
+struct freed_block {
+    std::byte* begin = nullptr;
+    std::size_t size = 0;
+    int thread = 0;
+    const void* code = nullptr;
+};
+
 inline region regions[ops::max_threads];
-inline std::size_t live = 0; // the number of blocks that were not freed
-inline bool broken = false;  // a block was freed twice, or an address was freed that is not a block
-// Called for each block that the body frees, unless it is nullptr.
-inline void (*on_freed)(std::uintptr_t block, std::size_t size) noexcept = nullptr;
+inline std::vector<freed_block> freed_blocks; // of this execution
+inline std::size_t live = 0;                  // the number of blocks that were not freed
+inline bool broken = false; // a block was freed twice, or an address was freed that is not a block
+// If true, memory from before the body has its old contents again after each execution. So a body
+// does not really free it.
+inline bool restores = false;
+// The size of a block that was allocated before the body: its first byte stands for all.
+constexpr std::size_t before_body = 1;
+// Called for each block that the body frees, unless it is nullptr. `code` is the return address of
+// the call that frees.
+inline void (*on_freed)(std::uintptr_t block, std::size_t size,
+                        const void* code) noexcept = nullptr;
 // The thread of the body whose code runs, and from whose region `new` allocates. If it is -1, the
 // code of the checker runs, and `new` allocates from the heap of the program.
 inline thread_local int inside = -1;
@@ -42,14 +59,26 @@ inline thread_local int inside = -1;
 // While an object of this class exists, `inside` is -1.
 class leave {
 public:
-    leave() noexcept { inside = -1; }
+    leave() noexcept {
+        inside = -1;
+        fence();
+    }
     leave(const leave&) = delete;
     leave& operator=(const leave&) = delete;
-    ~leave() { inside = thread_; }
+    ~leave() {
+        fence();
+        inside = thread_;
+    }
 
 private:
+    // Compilers assume that functions such as memset() and malloc() do not read `inside`.
+    static void fence() noexcept { __asm__ __volatile__("" : : : "memory"); }
+
     const int thread_ = inside;
 };
+
+// Returns a block that the running thread has freed, if it is to be used again; otherwise nullptr.
+void* reused(std::size_t size, std::size_t alignment) noexcept;
 
 // Ends the execution: a thread of the body needs too much memory.
 [[noreturn]] void fail_too_large();
@@ -61,13 +90,29 @@ inline void reset() noexcept {
     }
     live = 0;
     broken = false;
+    freed_blocks.clear();
+}
+
+// Returns the freed block that contains the address; nullptr if there is none.
+inline const freed_block* freed_block_of(const void* at) noexcept {
+    for (auto i = freed_blocks.rbegin(); i != freed_blocks.rend(); ++i) {
+        if (reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(i->begin) <
+            i->size) {
+            return &*i;
+        }
+    }
+    return nullptr;
 }
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
 inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
+    if (void* const again = reused(size, alignment); again != nullptr) {
+        return again;
+    }
     region& r = regions[inside];
     if (r.begin == nullptr) {
+        const leave guard; // malloc() may be that of the body (model/unmodified.hpp)
         r.begin = static_cast<std::byte*>(std::aligned_alloc(4096, region_size));
     }
     const std::size_t at = round_up(r.taken + sizeof(header), alignment < 16 ? 16 : alignment);
@@ -84,6 +129,34 @@ inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
     return r.begin + at;
 }
 
+// Returns true if a thread of a body has allocated the block.
+inline bool is_ours(const void* p) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(p);
+    for (const region& r : regions) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(r.begin);
+        if (begin != 0 && address - begin < region_size) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Returns the size of a block that a thread of a body has allocated.
+inline std::size_t size_of(const void* p) noexcept {
+    return (static_cast<const header*>(p) - 1)->size;
+}
+
+inline void tell_freed(void* p, std::size_t size, const void* code) noexcept {
+    if (inside >= 0) {
+        const int thread = inside;
+        const leave guard;
+        freed_blocks.push_back({static_cast<std::byte*>(p), size, thread, code});
+    }
+    if (inside >= 0 && on_freed != nullptr && p != nullptr) {
+        on_freed(reinterpret_cast<std::uintptr_t>(p), size, code);
+    }
+}
+
 // Neither take() nor give() is inlined: a compiler that inlines both into one function may assume
 // that no header precedes a block.
 BIDE_NOINLINE inline void* take(std::size_t size, std::size_t alignment) {
@@ -96,15 +169,13 @@ BIDE_NOINLINE inline void* take(std::size_t size, std::size_t alignment) {
     return p;
 }
 
-BIDE_NOINLINE inline void give(void* p) noexcept {
-    const auto address = reinterpret_cast<std::uintptr_t>(p);
-    bool is_ours = false;
-    for (const region& r : regions) {
-        const auto begin = reinterpret_cast<std::uintptr_t>(r.begin);
-        is_ours = is_ours || (begin != 0 && address - begin < region_size);
-    }
-    if (!is_ours) {
-        std::free(p);
+BIDE_NOINLINE inline void give(void* p, const void* code) noexcept {
+    if (!is_ours(p)) {
+        if (restores && inside >= 0) {
+            tell_freed(p, before_body, code);
+        } else {
+            std::free(p);
+        }
         return;
     }
     auto* const h = static_cast<header*>(p) - 1;
@@ -112,26 +183,13 @@ BIDE_NOINLINE inline void give(void* p) noexcept {
         broken = true;
         return;
     }
-    if (inside >= 0 && on_freed != nullptr) {
-        on_freed(address, h->size);
-    }
+    tell_freed(p, h->size, code);
     h->mark = dropped;
+    const leave guard; // memset() may be that of the body (model/unmodified.hpp)
     std::memset(p, 0xdd, h->size);
     --live;
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail::heap
-
-// The array and nothrow forms call these functions.
-void* operator new(std::size_t size) { return bide::model::detail::heap::take(size, 16); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-    return bide::model::detail::heap::take(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* p) noexcept { bide::model::detail::heap::give(p); }
-void operator delete(void* p, std::size_t) noexcept { bide::model::detail::heap::give(p); }
-void operator delete(void* p, std::align_val_t) noexcept { bide::model::detail::heap::give(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-    bide::model::detail::heap::give(p);
-}
 
 #endif

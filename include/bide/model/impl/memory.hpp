@@ -22,7 +22,7 @@
 // A step is added after all steps on which it depends by program order or reads-from. So the
 // checker can build every execution whose dependencies have no cycle, with any modification order.
 
-#include <bide/model/impl/heap.hpp>
+#include <bide/model/impl/places.hpp>
 
 #include <algorithm>
 #include <array>
@@ -291,7 +291,8 @@ struct message {
 
 struct object {
     bool alive = false;
-    bool queue = false; // a futex queue of the kernel: no happens-before, no lifetime
+    bool queue = false;     // a futex queue of the kernel: no happens-before, no lifetime
+    std::uint8_t users = 0; // a bit for each thread that has made or accessed it
     const char* name = nullptr;
     event_id made;
     event_id dropped; // valid if it is not alive
@@ -301,8 +302,12 @@ struct object {
 
 struct plain {
     bool alive = false;
+    bool is_memory = false; // a byte, and no model::var
+    std::uint8_t users = 0; // a bit for each thread that has accessed it
     event_id written;
     std::array<step_count, max_threads> read{};
+    int written_at = code_places::none; // where it was written last
+    std::array<int, max_threads> read_at{};
 };
 
 // The next step of a thread, as the thread describes it before the step. A request lies on the
@@ -369,6 +374,10 @@ struct clash {
     access later = access::use;
     event_id first;
     event_id second;
+    // The places of accesses to plain data.
+    int first_at = code_places::none;
+    int second_at = code_places::none;
+    bool is_memory = false; // a byte, and no model::var
 };
 
 // Returns true if the thread of `v` knows the access `e`. An access that a thread makes between two
@@ -397,6 +406,7 @@ public:
 
     void clear() {
         events.clear();
+        shares_ = false;
         clash_ = {};
         plains_.clear();
         object_count_ = message_count_ = 0;
@@ -420,17 +430,27 @@ public:
         o.name = nullptr;
         o.made = queue ? event_id{} : v.next();
         o.touched = {};
+        o.users = 0;
+        use(o, v);
         o.messages.assign(1, m);
         return static_cast<int>(object_count_++);
     }
     int make_plain(const view& v) {
         const int made = make_watched();
         plains_[index(made)].written = v.next();
+        plains_[index(made)].is_memory = false;
+        return made;
+    }
+    // Makes the plain object of a byte that was allocated again.
+    int make_memory(const view& v) {
+        const int made = make_plain(v);
+        plains_[index(made)].is_memory = true;
         return made;
     }
     // Makes a plain object that was constructed before the body began.
     int make_watched() {
-        plains_.push_back({true, event_id{}, {}});
+        plain& made = plains_.emplace_back();
+        made.alive = made.is_memory = true;
         return plains() - 1;
     }
     object& at(int o) { return objects_[index(o)]; }
@@ -491,6 +511,15 @@ public:
     bool is_plain(int p) const noexcept {
         return p >= 0 && p < plains() && plains_[index(p)].alive;
     }
+    // Returns true if no thread of the body has written the plain object.
+    bool is_unwritten(int p) const noexcept { return plains_[index(p)].written.is_initial(); }
+    // Notes that the thread uses the object.
+    template <class Object> void use(Object& o, const view& v) noexcept {
+        o.users = static_cast<std::uint8_t>(o.users | 1u << v.thread);
+        shares_ = shares_ || (o.users & (o.users - 1)) != 0;
+    }
+    // Returns true if two threads have used the same object.
+    bool shares() const noexcept { return shares_; }
     // The last clash that touch(), drop() or access_plain() has found.
     const clash& found() const noexcept { return clash_; }
     int plains() const noexcept { return static_cast<int>(plains_.size()); }
@@ -510,6 +539,7 @@ public:
                           " does not happen before"});
         }
         x.touched[index(v.thread)] = v.next().index;
+        use(x, v);
         return nullptr;
     }
     const std::string* drop(int o, const view& v) {
@@ -525,7 +555,8 @@ public:
         return nullptr;
     }
     // `how` is read, write or destroy. A destruction is a write, too.
-    const std::string* access_plain(clash::access how, int p, const view& v) {
+    const std::string* access_plain(clash::access how, int p, const view& v,
+                                    int place = code_places::none) {
         const bool writes = how != clash::access::read;
         const bool drops = how == clash::access::destroy;
         const std::string_view when = drops ? "at its destruction: " : "";
@@ -535,29 +566,78 @@ public:
         if (p < 0 || p >= plains() || !plains_[index(p)].alive) {
             const bool was_made = p >= 0 && p < plains();
             return wrong({true, was_made ? p : -1, clash::access::destroy, how,
-                          was_made ? plains_[index(p)].written : event_id{}, v.next()},
+                          was_made ? plains_[index(p)].written : event_id{}, v.next(),
+                          was_made ? plains_[index(p)].written_at : code_places::none, place},
                          {when, writes ? "write to a destroyed var" : "read of a destroyed var"});
         }
         plain& x = plains_[index(p)];
+        use(x, v);
         if (!known(x.written, v)) {
-            return wrong({true, p, clash::access::write, how, x.written, v.next()},
-                         {when, "data race: ", writes ? "writes by " : "a read by ",
-                          thread_name(v.thread), writes ? " and " : " and a write by ",
-                          thread_name(x.written.thread)});
+            return wrong(
+                {true, p, clash::access::write, how, x.written, v.next(), x.written_at, place},
+                {when, "data race: ", writes ? "writes by " : "a read by ", thread_name(v.thread),
+                 writes ? " and " : " and a write by ", thread_name(x.written.thread)});
         }
         if (!writes) {
             x.read[index(v.thread)] = v.next().index;
+            x.read_at[index(v.thread)] = place;
             return nullptr;
         }
         if (const int t = unknown(x.read, v); t >= 0) {
             const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
-            return wrong({true, p, clash::access::read, how, read, v.next()},
-                         {when, "data race: a write by ", thread_name(v.thread), " and a read by ",
-                          thread_name(t)});
+            return wrong(
+                {true, p, clash::access::read, how, read, v.next(), x.read_at[index(t)], place},
+                {when, "data race: a write by ", thread_name(v.thread), " and a read by ",
+                 thread_name(t)});
         }
         x.written = v.next();
+        x.written_at = place;
         x.alive = !drops;
         return nullptr;
+    }
+
+    // Memory may be accessed as plain data and as an atomic, by different instructions. Checks an
+    // access as an atomic against the plain ones.
+    const std::string* access_as_atomic(bool writes, int p, const view& v, int place) {
+        const plain& x = plains_[index(p)];
+        const auto how = clash::access::use;
+        if (!x.alive) {
+            return wrong(
+                {true, p, clash::access::destroy, how, x.written, v.next(), x.written_at, place},
+                {"an atomic access to memory that was freed by ", thread_name(x.written.thread)});
+        }
+        if (!known(x.written, v)) {
+            return wrong(
+                {true, p, clash::access::write, how, x.written, v.next(), x.written_at, place},
+                {"data race: an atomic access by ", thread_name(v.thread), " and a plain write by ",
+                 thread_name(x.written.thread)});
+        }
+        if (const int t = unknown(x.read, v); writes && t >= 0) {
+            const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
+            return wrong(
+                {true, p, clash::access::read, how, read, v.next(), x.read_at[index(t)], place},
+                {"data race: an atomic write by ", thread_name(v.thread), " and a plain read by ",
+                 thread_name(t)});
+        }
+        return nullptr;
+    }
+    // Checks a plain access to an atomic against the accesses as an atomic.
+    const std::string* access_as_plain(bool writes, int o, const view& v, int place) {
+        const object& x = at(o);
+        event_id other{};
+        for (const int m : x.messages) {
+            other = known(msg(m).writer, v) ? other : msg(m).writer;
+        }
+        if (const int t = unknown(x.touched, v); writes && t >= 0) {
+            other = {static_cast<std::uint8_t>(t), x.touched[index(t)]};
+        }
+        return other.is_initial() ? nullptr
+                                  : wrong({false, o, clash::access::use,
+                                           writes ? clash::access::write : clash::access::read,
+                                           other, v.next(), code_places::none, place},
+                                          {"data race: a plain ", writes ? "write by " : "read by ",
+                                           thread_name(v.thread), " and an atomic access by ",
+                                           thread_name(other.thread)});
     }
 
     // ---- The possible next steps
@@ -853,6 +933,7 @@ private:
     const std::string* wrong(const clash& c, std::initializer_list<std::string_view> parts) {
         const heap::leave guard;
         clash_ = c;
+        clash_.is_memory = c.plain && c.object >= 0 && plains_[index(c.object)].is_memory;
         wrong_.clear();
         for (const std::string_view part : parts) {
             wrong_ += part;
@@ -860,6 +941,7 @@ private:
         return &wrong_;
     }
 
+    bool shares_ = false;
     clash clash_;
     std::string wrong_; // the last error
     std::vector<object> objects_;

@@ -2,12 +2,21 @@
 #ifndef BIDE_MODEL_IMPL_OPS_HPP
 #define BIDE_MODEL_IMPL_OPS_HPP
 
-#include <bide/model/impl/execution.hpp>
+#include <bide/model/impl/report.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 namespace detail {
 
 namespace {
+
+// Clears the stack where the frame of execution::step() will be. That frame may have unused parts,
+// and find_loop() compares it with that of the previous round of a loop.
+BIDE_NOINLINE void clear_frame() noexcept {
+    volatile std::uint64_t below[20];
+    for (volatile std::uint64_t& word : below) {
+        word = 0;
+    }
+}
 
 // Makes the second half of the read-modify-write whose first half is `read`. It is not inlined, so
 // that its request leaves nothing in the frame of a caller: find_loop() compares that frame.
@@ -32,6 +41,40 @@ void fail_if(execution& x, failure what, const std::string* message) {
 }
 
 } // namespace
+
+void* heap::reused(std::size_t size, std::size_t alignment) noexcept {
+    execution* const x = execution::current();
+    if (x == nullptr || inside < 0 || x->self().left.reused_addresses == 0) {
+        return nullptr;
+    }
+    freed_block* found = nullptr;
+    for (freed_block& b : freed_blocks) {
+        const bool is_aligned = reinterpret_cast<std::uintptr_t>(b.begin) % alignment == 0;
+        if (b.thread == inside && b.size == size && is_ours(b.begin) && is_aligned &&
+            (reinterpret_cast<header*>(b.begin) - 1)->mark == dropped) {
+            found = &b;
+        }
+    }
+    if (found == nullptr || x->choose(2, {}, "new: a freed address?") == 0) {
+        return nullptr;
+    }
+    --x->self().left.reused_addresses;
+    const leave guard;
+    std::byte* const block = found->begin;
+    found->thread = -1;
+    (reinterpret_cast<header*>(block) - 1)->mark = used;
+    ++live;
+    if (on_freed != nullptr) {
+        x->watched.reuse(reinterpret_cast<std::uintptr_t>(block), size,
+                         [x] { return x->mem().make_memory(x->self().knows); });
+    }
+    return block;
+}
+
+void heap::fail_too_large() {
+    execution::needed().fail_now(failure::too_large,
+                                 "a thread of a body allocates more than 4 MiB by new");
+}
 
 namespace ops {
 
@@ -73,8 +116,9 @@ execution& need(int object, site s) {
 
 bits load(int object, order o, site s) noexcept {
     execution& x = need(object, s);
-    return x.step(
-        {.what = request::kind::read, .object = object, .with = x.weakened(o, 0, s), .where = s});
+    const order with = x.weakened(o, 0, s);
+    clear_frame();
+    return x.step({.what = request::kind::read, .object = object, .with = with, .where = s});
 }
 
 void store(int object, bits value, order o, site s) noexcept {
@@ -93,6 +137,7 @@ bits modify(int object, bits (*next)(bits, bits), bits operand, order o, site s)
                     .with = x.weakened(o, 0, s),
                     .exclusive = true,
                     .where = s};
+    clear_frame();
     const bits seen = x.step(r);
     write_half(x, r, next(seen, operand), r.with);
     return seen;
@@ -118,6 +163,7 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
         }
         return false;
     }
+    clear_frame();
     const bits seen = x.step(r);
     if (seen != expected) {
         expected = seen;
@@ -145,80 +191,51 @@ int make_plain() {
     return x->mem().make_plain(x->self().knows);
 }
 
-void drop_plain(int object) noexcept {
-    if (execution* const x = execution::current(); x != nullptr) {
-        fail_if(*x, failure::lifetime,
-                x->mem().access_plain(clash::access::destroy, object, x->self().knows));
-    }
-}
+namespace {
 
-void plain_read(int object) noexcept {
-    if (execution* const x = execution::current(); x != nullptr) {
-        fail_if(*x, failure::race,
-                x->mem().access_plain(clash::access::read, object, x->self().knows));
-    }
-}
-
-void plain_write(int object) noexcept {
-    if (execution* const x = execution::current(); x != nullptr) {
-        x->self().looks.clear();
-        fail_if(*x, failure::race,
-                x->mem().access_plain(clash::access::write, object, x->self().knows));
-    }
-}
-
-// ---- Plain memory
-
-void watch(const void* from, std::size_t size, bool writes) noexcept {
-    execution* const x = execution::current();
-    // Accesses of the checker itself are not watched. The checker and the body share instances of
-    // templates of the standard library. The linker may choose the instances that were compiled
-    // with -fsanitize=thread, so the checker can call this function, too.
-    if (x == nullptr || heap::inside < 0) {
-        return;
+// Returns the text for a failure that names the thread that freed the memory of `at`.
+std::string freed_text(const heap::freed_block* block) {
+    if (block == nullptr) {
+        return {};
     }
     const heap::leave guard;
-    if (writes && !x->self().stack.holds(from)) {
-        x->self().looks.clear(); // a loop that writes memory does more than wait
+    const std::string where = text(site{in_code, places().add(code_places::none, block->code), 0});
+    return ", whose memory was freed by " + thread_text(block->thread) +
+           (where.empty() ? "" : " at " + where);
+}
+
+void access_var(execution& x, failure what, clash::access how, int object, const void* at,
+                const void* code) {
+    const site where = place_of(code);
+    const bool exists = object == outside || x.mem().is_plain(object);
+    const std::string* const wrong = x.mem().access_plain(how, object, x.self().knows, where.line);
+    if (wrong != nullptr && !exists) {
+        x.fail_now(failure::lifetime, *wrong + freed_text(heap::freed_block_of(at)), where);
     }
-    const auto first = reinterpret_cast<std::uintptr_t>(from);
-    for (std::size_t i = 0; i < size; ++i) {
-        const auto [at, fresh] = x->watched.try_emplace(first + i, outside);
-        if (fresh) {
-            at->second = x->mem().make_watched();
-        }
-        const bool exists = x->mem().is_plain(at->second);
-        const auto how = writes ? clash::access::write : clash::access::read;
-        const std::string* const wrong = x->mem().access_plain(how, at->second, x->self().knows);
-        if (!exists) {
-            x->fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
-                                               " memory that was freed by " +
-                                               thread_text(x->mem().found().first.thread));
-        }
-        fail_if(*x, failure::race, wrong);
+    fail_if(x, what, wrong);
+}
+
+} // namespace
+
+void drop_plain(int object) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        access_var(*x, failure::lifetime, clash::access::destroy, object, nullptr,
+                   __builtin_return_address(0));
     }
 }
 
-bool watch_frees() noexcept {
-    heap::on_freed = [](std::uintptr_t block, std::size_t size) noexcept {
-        execution* const x = execution::current();
-        if (x == nullptr) {
-            return;
-        }
-        const heap::leave guard;
-        const auto drop = [x](int byte) {
-            return x->mem().access_plain(clash::access::destroy, byte, x->self().knows);
-        };
-        const int rest = x->mem().make_watched(); // for all bytes that were never accessed
-        drop(rest);
-        for (std::size_t i = 0; i < size; ++i) {
-            const auto [at, fresh] = x->watched.try_emplace(block + i, rest);
-            if (const std::string* const wrong = fresh ? nullptr : drop(at->second)) {
-                x->fail_now(failure::lifetime, "memory is freed; " + *wrong);
-            }
-        }
-    };
-    return true;
+void plain_read(int object, const void* at) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        access_var(*x, failure::race, clash::access::read, object, at, __builtin_return_address(0));
+    }
+}
+
+void plain_write(int object, const void* at) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        x->self().looks.clear();
+        access_var(*x, failure::race, clash::access::write, object, at,
+                   __builtin_return_address(0));
+    }
 }
 
 // ---- Futex
@@ -239,6 +256,41 @@ request to_enter(execution& x, const void* address, site s, const char* text) {
             .quiet = true,
             .where = s,
             .text = text};
+}
+
+// Sleeps until a wake takes the thread out of the queue that `enter` has read. `mine` is the
+// message that has added the thread. Returns false if the time-out has ended the sleep.
+bool sleep_in(execution& x, const request& enter, int mine, bool timed, std::int64_t until) {
+    model_thread& t = x.self();
+    const bool may_be_spurious = t.left.spurious > 0;
+    const bool may_time_out = timed && t.left.timeouts > 0;
+    int early = 0;
+    if (may_be_spurious || may_time_out) {
+        const int both = may_be_spurious && may_time_out ? 3 : 2;
+        early = x.choose(both, enter.where, "futex_wait: ends early?");
+        early = early == 1 && !may_time_out ? 2 : early; // 1: time-out, 2: for no reason
+    }
+    if (early == 0) {
+        t.timed = timed;
+        x.step({.what = request::kind::sleep,
+                .object = enter.object,
+                .from = mine,
+                .where = enter.where,
+                .text = "futex_wait: woken"});
+        return true;
+    }
+    --(early == 1 ? t.left.timeouts : t.left.spurious);
+    request leave = enter;
+    leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
+    const bits now = x.step(leave);
+    if (!contains(now, t.knows.thread)) {
+        x.leave_out(); // a wake has taken it out already
+    }
+    write_half(x, enter, without(now, t.knows.thread), order::relaxed, "futex_wait: leaves");
+    if (early == 1) {
+        t.now = std::max(t.now, until);
+    }
+    return early != 1;
 }
 
 } // namespace
@@ -271,37 +323,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
         return true;
     }
     write_half(x, enter, joined(line, t.knows.thread), order::relaxed, "futex_wait: sleeps");
-    const int mine = t.message;
-
-    const bool may_be_spurious = t.left.spurious > 0;
-    const bool may_time_out = timed && t.left.timeouts > 0;
-    int early = 0;
-    if (may_be_spurious || may_time_out) {
-        const int both = may_be_spurious && may_time_out ? 3 : 2;
-        early = x.choose(both, s, "futex_wait: ends early?");
-        early = early == 1 && !may_time_out ? 2 : early; // 1: time-out, 2: for no reason
-    }
-    if (early == 0) {
-        t.timed = timed;
-        x.step({.what = request::kind::sleep,
-                .object = enter.object,
-                .from = mine,
-                .where = s,
-                .text = "futex_wait: woken"});
-        return true;
-    }
-    --(early == 1 ? t.left.timeouts : t.left.spurious);
-    request leave = enter;
-    leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
-    const bits now = x.step(leave);
-    if (!contains(now, t.knows.thread)) {
-        x.leave_out(); // a wake has taken it out already
-    }
-    write_half(x, enter, without(now, t.knows.thread), order::relaxed, "futex_wait: leaves");
-    if (early == 1) {
-        t.now = std::max(t.now, until);
-    }
-    return early != 1;
+    return sleep_in(x, enter, t.message, timed, until);
 }
 
 void futex_wake(const void* address, int count, site s) noexcept {
@@ -320,6 +342,11 @@ void futex_wake(const void* address, int count, site s) noexcept {
 // ---- The rest
 
 void pause() noexcept { execution::needed().step({.what = request::kind::pause}); }
+
+void wait_for_lock(int object, const char* what, site s) noexcept {
+    execution::needed().step(
+        {.what = request::kind::pause, .object = object, .where = s, .text = what});
+}
 
 std::int64_t now() noexcept {
     execution& x = execution::needed();

@@ -27,12 +27,16 @@ inline std::string text(bits value) {
 
 // Returns the name of the file, and the number of the line.
 inline std::string text(site s) {
+    s = resolved(s);
     if (s.file == nullptr) {
         return {};
     }
     const char* const name = std::strrchr(s.file, '/');
     return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
 }
+
+// Returns the site of a number in code_places.
+inline site site_at(int place) { return place < 0 ? site{} : site{in_code, place, 0}; }
 
 // Returns true if the event is a part of a futex call.
 inline bool is_futex(const event& e) { return std::strncmp(e.text, "futex_", 6) == 0; }
@@ -194,6 +198,7 @@ private:
 inline const std::string& source_text(site s) {
     static std::map<std::string, std::vector<std::string>> files;
     static const std::string none;
+    s = resolved(s);
     if (s.file == nullptr || s.line <= 0) {
         return none;
     }
@@ -288,7 +293,9 @@ public:
     }
     const std::string& operator[](int object) const { return names_[index(object)]; }
     std::string of(const clash& c) const {
-        return c.plain ? "var " + std::to_string(c.object) : names_[index(c.object)];
+        return c.is_memory ? "memory"
+               : c.plain   ? "var " + std::to_string(c.object)
+                           : names_[index(c.object)];
     }
 
 private:
@@ -483,7 +490,7 @@ private:
         }
         cell c;
         c.thread = e.id.thread;
-        c.where = e.where;
+        c.where = resolved(e.where);
         if (is_access(e)) {
             c.what = is_futex(e)
                          ? futex(parts)
@@ -564,12 +571,12 @@ private:
 
     // Adds a line before the event `id`. If the event does not exist, adds the line at the end.
     // There, the line of the thread that has failed comes last.
-    void mark(event_id id, const std::string& text) {
+    void mark(event_id id, const std::string& text, site where = {}) {
         const int n = memory_.number_of(id);
         const bool is_last = id.thread == x_.failed_by();
         const std::size_t place =
             n >= 0 ? index(order_.place(n)) : memory_.events.size() + (is_last ? 1 : 0);
-        cells_.emplace(2 * place, cell{id.thread, "** " + text, {}, {}});
+        cells_.emplace(2 * place, cell{id.thread, "** " + text, where, {}});
     }
 
     // Marks the accesses that are not steps, and the place of the failure.
@@ -577,11 +584,16 @@ private:
         constexpr std::array<const char*, 5> verbs = {"reads", "writes", "makes", "destroys",
                                                       "uses"};
         if (const clash* const c = clash_of(x_); c != nullptr) {
+            const auto verb = [&](clash::access a) {
+                return c->is_memory && a == clash::access::destroy
+                           ? std::string("frees")
+                           : std::string(verbs[static_cast<std::size_t>(a)]);
+            };
             const std::string what = " " + names_.of(*c);
             if (!c->first.is_initial() && c->earlier != clash::access::use) {
-                mark(c->first, verbs[static_cast<std::size_t>(c->earlier)] + what);
+                mark(c->first, verb(c->earlier) + what, site_at(c->first_at));
             }
-            mark(c->second, verbs[static_cast<std::size_t>(c->later)] + what);
+            mark(c->second, verb(c->later) + what, site_at(c->second_at));
             return;
         }
         for (int t = 0; t < x_.threads(); ++t) {
@@ -708,23 +720,34 @@ private:
         constexpr std::array<const char*, 5> nouns = {"read", "write", "construction",
                                                       "destruction", "access"};
         const std::string what = names_.of(c);
-        const auto said = [&](clash::access a, event_id e) {
+        const auto said = [&](clash::access a, event_id e, int place) {
             std::string out =
-                thread_text(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
+                thread_text(e.thread) + "'s " +
+                (c.is_memory && a == clash::access::destroy ? "release"
+                                                            : nouns[static_cast<std::size_t>(a)]) +
+                " of " + what;
+            if (const std::string at = text(site_at(place)); !at.empty()) {
+                out += " at " + at;
+            }
+            if (const std::string by = text(caller_of(site_at(place))); !by.empty()) {
+                out += ", called at " + by;
+            }
             // The access is a step, or is between two steps, or is after the last step.
             const int next = memory_.number_of(e);
             const int shown = next >= 0 || e.index <= 1 ? next : memory_.predecessor(e);
             if (shown >= 0) {
+                const std::string line = text(memory_.event_at(shown).where);
                 out += a == clash::access::use ? " (" : next >= 0 ? " (before " : " (after ";
-                out += step(shown) + ", " + text(memory_.event_at(shown).where) + ")";
+                out += step(shown) + (line.empty() ? "" : ", " + line) + ")";
             }
             return out;
         };
         if (c.first.is_initial() || c.first.thread == c.second.thread) {
-            return said(c.later, c.second) + " follows its destruction by the same thread.\n";
+            return said(c.later, c.second, c.second_at) +
+                   " follows its destruction by the same thread.\n";
         }
-        return said(c.earlier, c.first) + " does not happen before " + said(c.later, c.second) +
-               ".\n" + missing(c.first, c.second) + "\n";
+        return said(c.earlier, c.first, c.first_at) + " does not happen before " +
+               said(c.later, c.second, c.second_at) + ".\n" + missing(c.first, c.second) + "\n";
     }
 
     // Explains why `from` does not happen before `to`. `to` is a step of the execution, or the step

@@ -15,6 +15,9 @@ void print(const std::string& name, const options& o, const verdict& v) {
     std::printf("%-62s %-13s %9llu executions %9llu pruned %8.2f s  %s\n", name.c_str(),
                 text(o.how), static_cast<unsigned long long>(v.executions),
                 static_cast<unsigned long long>(v.pruned), v.seconds, text(v.what));
+    if (v.what == failure::none) {
+        std::printf("    assumed: %s\n", v.assumed.c_str());
+    }
     std::fflush(stdout);
 }
 
@@ -77,15 +80,29 @@ void report(const std::string& name, const options& o, const verdict& first, fai
     handle(v);
 }
 
+// At the end of the program: fails if BIDE_MODEL_REPLAY names no exploration of it.
+bool has_replayed = false;
+
+void require_replayed() {
+    if (!has_replayed) {
+        std::printf("BIDE_MODEL_REPLAY names no exploration of this program: %s\n",
+                    std::getenv("BIDE_MODEL_REPLAY"));
+        std::fflush(nullptr);
+        std::_Exit(1);
+    }
+}
+
 // BIDE_MODEL_REPLAY=name|path: runs only the execution of that path.
 bool replayed(const std::string& name, const options& o, const body& run) {
     const char* const given = std::getenv("BIDE_MODEL_REPLAY");
     if (given == nullptr) {
         return false;
     }
+    [[maybe_unused]] static const int is_registered = std::atexit(&require_replayed);
     const std::string_view wanted = given;
     const auto bar = wanted.rfind('|');
     if (bar != wanted.npos && wanted.substr(0, bar) == name) {
+        has_replayed = true;
         const verdict v = replay(std::string(wanted.substr(bar + 1)), o, run);
         print(name, o, v);
         if (v.what != failure::none) {
@@ -131,7 +148,7 @@ public:
         for (const weakening& w : seen) {
             candidate c{w};
             for (const event& e : x.mem().events) {
-                if (same_place(e.where, w.where)) {
+                if (same_place(resolved(e.where), w.where)) {
                     c.reads =
                         c.reads || e.what == event::kind::read || e.what == event::kind::fence;
                     c.writes = c.writes || (w.slot == 0 && (e.what == event::kind::write ||

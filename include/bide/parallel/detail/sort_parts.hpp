@@ -52,7 +52,7 @@ inline constexpr bool is_trivial_to_copy =
 // branches, even if the copy is not needed, because a mispredicted branch costs more. An iterator
 // whose reference is a proxy is excluded, because such an iterator has its own functions to move
 // and swap.
-template <class It, std::size_t Most = 64>
+template <class It, std::size_t Most = largest_plain_copy>
 inline constexpr bool moves_branchless =
     is_trivial_to_copy<std::iter_value_t<It>> && sizeof(std::iter_value_t<It>) <= Most &&
     std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&

@@ -71,6 +71,25 @@
 // If the fork-join is a loop, the place stores the work of one iteration, so that the estimate fits
 // short and long runs. These numbers affect only the speed, because the owner runs each arm that no
 // worker takes.
+//
+// The limit. A fork-join may have a maximum number of threads (fork_options::max_workers). The lane
+// of its caller then counts the workers that run its arms. That lane, called the limit, is also
+// known to the lanes on which these workers fork. A worker enters the limit before it takes an arm
+// from such a lane, and leaves it when it has run the arm. If the limit is full, the arms stay with
+// their owners. A worker that goes to sleep does not see the arms of a full limit. No wake is lost:
+// the worker that leaves looks for another arm before it sleeps, and the owner runs each arm that
+// no worker takes. A thread that waits for a stolen arm is counted already, so it runs other arms
+// without entering. If a fork-join with a limit is inside of another one, a worker enters both.
+//
+// A lane may begin another fork-join while a thief takes an arm. So each begin() changes the epoch
+// of the lane. If the epoch has changed between the entry and the theft, the thief may have entered
+// another limit. It then leaves that limit and enters the present one, or gives the arm back. While
+// a thief has an arm, the lane begins no fork-join.
+//
+// Tasks. A worker that runs an arm looks for tasks every 100 us, if the arm is a part of a loop
+// (parallel_for.hpp). If it finds one, it ends its part after the present leaf, and the owner runs
+// the rest. It does so only if its stack has no other arm, and if no other thread runs an arm that
+// it has forked: else it would have to wait.
 
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/fork_deque.hpp>
@@ -148,6 +167,9 @@ template <class Platform> class alignas(cache_line_pair) basic_fork_lane {
 public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
+
+    // The number of workers that may take part in a fork-join without a limit.
+    static constexpr std::uint32_t no_limit = ~std::uint32_t{0};
 
     basic_fork_lane(basic_pool<Platform>& of, const void* id) noexcept
         : scheduler_id(id), pool_(of) {}
@@ -228,11 +250,30 @@ public:
     }
 
     // Called by the owner when it begins a fork-join or a part of one. The fork-join may wake
-    // `wakes` workers, and began at the time `ns`, in nanoseconds of the steady clock.
-    void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
+    // `wakes` workers, and began at the time `ns`, in nanoseconds of the steady clock. `limit` is
+    // the lane that counts its workers, or nullptr.
+    // Requires: the lane has no job.
+    void begin(std::uint32_t wakes, std::int64_t ns, basic_fork_lane* limit = nullptr) noexcept {
         // Order: relaxed, both; hints.
-        worth_.store(wakes, std::memory_order_relaxed);
+        worth_.store(limit == nullptr ? wakes : (std::min)(wakes, limit->most()),
+                     std::memory_order_relaxed);
         begin_ns_.store(ns, std::memory_order_relaxed);
+        if (limit != this->limit()) {
+            // Order: relaxed; the publication of a job publishes the limit.
+            limit_.store(limit, std::memory_order_relaxed);
+        }
+        // Order: release [fork_lane.epoch]; a thief that reads this epoch sees the limit. Only the
+        // owner writes it.
+        epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+    // Makes this lane the limit of a fork-join in which at most `most` workers take part besides
+    // the caller. `outer` is the limit of the fork-join around it, or nullptr. The caller then
+    // passes this lane to begin().
+    void set_limit(std::uint32_t most, basic_fork_lane* outer) noexcept {
+        // Order: relaxed, both; the publication of a job publishes them.
+        most_.store(most, std::memory_order_relaxed);
+        outer_.store(outer, std::memory_order_relaxed);
     }
 
     // `outside` is true if the owner of the lane owns no worker (basic_pool::add_callers).
@@ -253,6 +294,67 @@ public:
     // ---- Any thread
 
     job* steal() noexcept { return deque_.steal(); }
+
+    // Takes a job for a worker that does not take part in the fork-join of this lane yet. If the
+    // lane has a limit, enters it, and sets `entered` to the limit. The worker later calls leave().
+    // Returns nullptr if there is no job, or if the limit is full.
+    job* enter_and_steal(basic_fork_lane*& entered) noexcept {
+        if (deque_.wants_work(0)) { // no job is public
+            return nullptr;
+        }
+        // Order: acquire [fork_lane.epoch]; sees the limit.
+        const std::uint32_t epoch = epoch_.load(std::memory_order_acquire);
+        entered = limit();
+        if (entered != nullptr && !enter(entered)) {
+            return nullptr;
+        }
+        job* const taken = steal();
+        if (taken == nullptr) {
+            leave(entered);
+            return nullptr;
+        }
+        // Order: relaxed; the theft acquires what the owner did before it published the job.
+        if (epoch_.load(std::memory_order_relaxed) == epoch ||
+            (entered == nullptr && limit() == nullptr)) [[likely]] {
+            return taken;
+        }
+        leave(entered);
+        entered = limit();
+        if (enter(entered)) {
+            return taken;
+        }
+        give_back(*taken);
+        return nullptr;
+    }
+    // Leaves a limit and those around it. If `end` is not nullptr, does not leave `end` and those
+    // around it.
+    static void leave(basic_fork_lane* limit, const basic_fork_lane* end = nullptr) noexcept {
+        while (limit != end) {
+            basic_fork_lane* const outer = limit->outer();
+            // Order: release [fork_lane.limit]; the next worker that enters sees what this one did.
+            // seq_cst [idle.announce]; comes before the worker announces its sleep.
+            limit->inside_.fetch_sub(1, std::memory_order_seq_cst);
+            limit = outer;
+        }
+    }
+    // Returns true if another worker may take part in the fork-join of this lane.
+    bool admits() const noexcept {
+        for (const basic_fork_lane* at = limit(); at != nullptr; at = at->outer()) {
+            // Order: seq_cst [idle.announce]; an owner reads it after it has published a job. If it
+            // misses that a worker has left, that worker sees the job before it sleeps.
+            if (at->inside_.load(std::memory_order_seq_cst) >= at->most()) {
+                return false;
+            }
+        }
+        return true;
+    }
+    // Returns the lane that counts the workers of this lane's fork-join, or nullptr.
+    basic_fork_lane* limit() const noexcept {
+        // Order: relaxed; the owner reads what it wrote. A thief has read the epoch, or has an arm
+        // of this lane; then the lane begins no other fork-join.
+        return limit_.load(std::memory_order_relaxed);
+    }
+
     bool is_empty() const noexcept { return deque_.is_empty_to_thieves(); }
     bool has_jobs() const noexcept { return deque_.has_jobs(); }
 
@@ -304,7 +406,10 @@ public:
     // Raises the number of wakes that the fork-join is worth, if it has taken longer than expected.
     // `now` is the current time.
     void note_time(std::int64_t now) noexcept {
-        if (const std::uint32_t least = worth_of(now - begin_ns()); least > worth()) {
+        const basic_fork_lane* const its_limit = limit();
+        const std::uint32_t most = its_limit == nullptr ? no_limit : its_limit->most();
+        const std::uint32_t least = (std::min)(worth_of(now - begin_ns()), most);
+        if (least > worth()) {
             // Order: relaxed; a hint.
             worth_.store(least, std::memory_order_relaxed);
         }
@@ -312,8 +417,52 @@ public:
     // Returns true if a worker may be woken for a job of this lane.
     bool is_worth_a_wake() const noexcept { return worth() != 0 && pool_.wakes_for_arms() != 0; }
 
+    // ---- A thief, which is the owner of this lane
+
+    // Returns true if the arm that the thief begins is the only one on its stack.
+    bool may_leave() const noexcept { return depth() == 0 && pool_.current_worker() != nullptr; }
+
+    // Requires: may_leave() was true when the arm began.
+    bool leaves_for_task(std::int64_t now) noexcept {
+        if (now - looked_ns_ < look_interval_ns) [[likely]] {
+            return false;
+        }
+        looked_ns_ = now;
+        basic_worker<Platform>* const mine = pool_.current_worker();
+        return mine != nullptr && !deque_.has_stolen() && pool_.claim_task(*mine);
+    }
+
 private:
     friend basic_fork_lanes<Platform>;
+
+    static constexpr std::int64_t look_interval_ns = 100'000;
+
+    std::uint32_t most() const noexcept {
+        // Order: relaxed; see limit().
+        return most_.load(std::memory_order_relaxed);
+    }
+    basic_fork_lane* outer() const noexcept {
+        // Order: relaxed; see limit().
+        return outer_.load(std::memory_order_relaxed);
+    }
+
+    // Enters a limit and those around it. Returns false if one is full.
+    static bool enter(basic_fork_lane* limit) noexcept {
+        for (basic_fork_lane* at = limit; at != nullptr; at = at->outer()) {
+            // Order: relaxed; the CAS checks this value.
+            std::uint32_t inside = at->inside_.load(std::memory_order_relaxed);
+            do {
+                if (inside >= at->most()) {
+                    leave(limit, at);
+                    return false;
+                }
+                // Order: acquire [fork_lane.limit]; sees what the workers did that have left.
+                // Failure: the loop reads again.
+            } while (!at->inside_.compare_exchange_weak(
+                inside, inside + 1, std::memory_order_acquire, std::memory_order_relaxed));
+        }
+        return true;
+    }
 
     // Returns how many jobs the owner keeps public. If thieves can publish jobs, the number is as
     // small as possible. If not, it is one for each sleeping worker, but at least four.
@@ -349,7 +498,7 @@ private:
                 [&]() noexcept {
                     how = mine.look(thief);
                     if (helps && how == job::end::none && thief != nullptr) {
-                        other = thief->steal();
+                        other = thief->steal(); // this thread is counted already
                     }
                     return how != job::end::none || other != nullptr;
                 },
@@ -380,6 +529,9 @@ private:
     }
 
     BIDE_COLD void wake(bool is_brief) noexcept {
+        if (!admits()) {
+            return; // a worker that leaves the limit finds the arm
+        }
         const std::int64_t ns = pool_.fork_published(is_brief || !is_worth_a_wake());
         overhead_.ns += ns;
         if (ns != 0) {
@@ -402,14 +554,21 @@ private:
     overhead overhead_; // only the owner uses it
     typename Platform::template atomic<std::uint32_t> worth_{0};
     typename Platform::template atomic<std::int64_t> begin_ns_{0};
+    typename Platform::template atomic<basic_fork_lane*> limit_{nullptr};
+    typename Platform::template atomic<std::uint32_t> epoch_{0}; // changes with each begin()
+    // Of a lane that is a limit:
+    typename Platform::template atomic<std::uint32_t> most_{0};
+    typename Platform::template atomic<std::uint32_t> inside_{0}; // workers, at most `most_`
+    typename Platform::template atomic<basic_fork_lane*> outer_{nullptr};
     basic_parker<Platform> parker_;
 
     // Under the lock of basic_fork_lanes:
     typename Platform::template var<basic_fork_lane*> next_free_{nullptr};
     // Set once, before other threads find the lane:
     typename Platform::template var<basic_fork_lane*> older_{nullptr};
-    // Only the owner uses it:
+    // Only the owner uses these:
     bool is_outside_ = false;
+    std::int64_t looked_ns_ = 0; // when it last looked for tasks in the course of an arm
 };
 
 // ---- The threads of a pool, and their lanes
@@ -498,8 +657,9 @@ public:
     }
 
     // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
-    // lane has a public job. `chance` selects the lane that is searched first.
-    job* steal(std::uint64_t chance, lane*& from) noexcept {
+    // lane has a public job. `chance` selects the lane that is searched first. The worker enters
+    // the limit of the lane, and `limit` is set to it.
+    job* steal(std::uint64_t chance, lane*& from, lane*& limit) noexcept {
         lane* const newest = this->newest();
         if (newest == nullptr) {
             return nullptr;
@@ -513,7 +673,7 @@ public:
         }
         lane* at = first;
         do {
-            if (job* const taken = at->steal()) {
+            if (job* const taken = at->enter_and_steal(limit)) {
                 from = at;
                 return taken;
             }
@@ -527,7 +687,7 @@ public:
     // Returns true if a lane may have public jobs now.
     bool publish_hidden() noexcept {
         for (lane* at = newest(); at != nullptr; at = at->older_) {
-            if (at->publish_hidden()) {
+            if (at->hides_jobs() && at->admits() && at->publish_hidden()) {
                 return true;
             }
         }
@@ -536,7 +696,7 @@ public:
 
     bool has_work() const noexcept override {
         for (const lane* at = newest(); at != nullptr; at = at->older_) {
-            if (!at->is_empty() || at->hides_jobs()) {
+            if ((!at->is_empty() || at->hides_jobs()) && at->admits()) {
                 return true;
             }
         }
@@ -545,21 +705,21 @@ public:
 
     bool take_arm(basic_worker<Platform>& w, bool& left) noexcept override {
         basic_posted_fork<Platform>& arm = w.arm;
-        arm.what = steal(w.next_random(), arm.from);
+        arm.what = steal(w.next_random(), arm.from, arm.limit);
         if (arm.what == nullptr && publish_hidden()) {
-            arm.what = steal(w.next_random(), arm.from);
+            arm.what = steal(w.next_random(), arm.from, arm.limit);
         }
         if (arm.what == nullptr) {
             return false;
         }
         arm.run = waker(&run_arm, &arm);
         arm.from->note_time(Platform::now());
-        left = arm.from->has_jobs() &&
+        left = arm.from->has_jobs() && arm.from->admits() &&
                (arm.from->is_worth_a_wake() || !pool_.idle().has_timed_sleeper());
         return true;
     }
     bool take_next_arm(basic_worker<Platform>& w, std::int64_t now) noexcept override {
-        w.arm.what = w.arm.from->steal();
+        w.arm.what = w.arm.from->enter_and_steal(w.arm.limit);
         if (w.arm.what == nullptr) {
             return false;
         }
@@ -578,12 +738,14 @@ private:
         auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
         auto& job = *arm.what;
         lane& from = *arm.from;
+        lane* const limit = arm.limit;
         if (lane* const mine = static_cast<basic_fork_lanes*>(from.pool_.arms())->thread_lane()) {
             const basic_fork_scope<Platform> scope(*mine, from);
             mine->run(job, from);
         } else {
             from.give_back(job);
         }
+        lane::leave(limit);
     }
 
     lane* newest() const noexcept {
@@ -610,14 +772,15 @@ template <class Platform> class basic_scoped_lane {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // `kept` is true if the thread belongs to the pool and is in no fork-join.
-    basic_scoped_lane(basic_pool<Platform>& its_pool, bool kept) noexcept
+    // `kept` is true if the thread belongs to the pool and is in no fork-join. `is_inner` is true
+    // if the thread is in a fork-join of the pool.
+    basic_scoped_lane(basic_pool<Platform>& its_pool, bool kept, bool is_inner = false) noexcept
         : all_(basic_fork_lanes<Platform>::of(its_pool)), kept_(kept),
           lane_(all_ == nullptr ? nullptr
                 : kept          ? all_->thread_lane()
                                 : all_->take()) {
         if (lane_ != nullptr) {
-            lane_->set_outside(its_pool.current_worker() == nullptr);
+            lane_->set_outside(!is_inner && its_pool.current_worker() == nullptr);
         }
     }
     basic_scoped_lane& operator=(basic_scoped_lane&&) = delete;
@@ -702,12 +865,19 @@ template <class Platform> class basic_fork_scope {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // Begins an outermost fork-join of `iterations` iterations. A fork-join that is not a loop has
-    // one iteration. If `since` is not 0, it is the time at which the fork-join began.
+    // Begins an outermost fork-join of `iterations` iterations, or one that has a limit. A
+    // fork-join that is not a loop has one iteration. If `since` is not 0, it is the time at which
+    // the fork-join began. At most `max_workers` threads take part, and the calling thread is one.
     basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site, std::uint64_t iterations = 1,
-                     std::int64_t since = 0) noexcept
+                     std::int64_t since = 0, std::uint32_t max_workers = lane::no_limit) noexcept
         : site_(&site), iterations_(iterations), begin_ns_(Platform::now()) {
-        on.begin(site.worth(iterations), since != 0 ? since : begin_ns_);
+        const bool has_limit = max_workers != lane::no_limit;
+        if (has_limit) {
+            const bool is_inner =
+                before_.lane != nullptr && before_.scheduler_id == on.scheduler_id;
+            on.set_limit(max_workers - 1, is_inner ? before_.lane->limit() : nullptr);
+        }
+        on.begin(site.worth(iterations), since != 0 ? since : begin_ns_, has_limit ? &on : nullptr);
         if (since != 0) {
             on.note_time(begin_ns_);
         }
@@ -720,7 +890,7 @@ public:
     }
     // Begins an arm that was stolen from `from`.
     basic_fork_scope(lane& on, const lane& from) noexcept {
-        on.begin(from.worth(), from.begin_ns());
+        on.begin(from.worth(), from.begin_ns(), from.limit());
         context::here() = {on.scheduler_id, &on};
     }
     basic_fork_scope& operator=(basic_fork_scope&&) = delete;

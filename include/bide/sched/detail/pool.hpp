@@ -543,6 +543,39 @@ public:
         return Platform::now() - begin;
     }
 
+    // Called by the owner of `w` in the course of an arm that it can end early (fork_lane.hpp).
+    // Returns true if `w` has a job that is not an arm. If its queues are empty, first moves one
+    // job to its ring: from the injector or from one of the next few workers. So of several workers
+    // in arms, only as many end their arms as there are jobs.
+    BIDE_NOINLINE bool claim_task(worker& w) noexcept {
+        // Order: relaxed; see has_nothing().
+        if (w.lifo.load(std::memory_order_relaxed) != nullptr || !w.ring.empty() ||
+            (uses_classes() && has_class_work(w))) {
+            return true;
+        }
+        runnable* r = take_share(w, 1).pop();
+        const auto count = static_cast<unsigned>(workers_.size());
+        for (unsigned left = (std::min)(count, looks_at_once); r == nullptr && left > 0; --left) {
+            w.looked_at = (w.looked_at + 1) % count;
+            worker& other = workers_[w.looked_at];
+            if (&other == &w) {
+                continue;
+            }
+            unsigned taken = 1;
+            r = other.ring.steal_into(w.ring, taken);
+            r = r != nullptr ? r : other.children.steal();
+            r = r != nullptr ? r : take_if_stale(other);
+            if (r != nullptr) {
+                note_steal(w, taken);
+            }
+        }
+        if (r == nullptr) {
+            return false;
+        }
+        push_ring(w, *r); // wakes a worker, as each push does [idle.announce]
+        return true;
+    }
+
     // Counts threads that fork or compute in a fork-join and own no worker: external callers, and
     // threads that have lost their worker.
     void add_callers(int by) noexcept {
@@ -573,6 +606,7 @@ private:
     static constexpr std::int64_t first_timed_sleep_ns = 100'000;
     static constexpr std::int64_t long_timed_sleep_ns = 1'000'000;
     static constexpr std::int64_t longest_arms_ns = 100'000;
+    static constexpr unsigned looks_at_once = 8; // workers that claim_task() looks at
 
     // ---- The next job
 
@@ -900,6 +934,17 @@ private:
                 return r;
             }
         }
+        return nullptr;
+    }
+    // Takes the job from the LIFO slot of a worker that has run no job since this function or the
+    // timed sleeper has last looked.
+    runnable* take_if_stale(worker& other) noexcept {
+        const std::uint64_t polled = other.polled.read();
+        // Order: relaxed, both; a hint. At worst, a job is taken that its worker would run soon.
+        if (other.polled_when_seen.load(std::memory_order_relaxed) == polled) {
+            return take_lifo(other);
+        }
+        other.polled_when_seen.store(polled, std::memory_order_relaxed);
         return nullptr;
     }
     void note_steal(worker& w, unsigned taken) noexcept {

@@ -440,6 +440,7 @@ void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* tra
 template <class Platform> struct basic_posted_fork : runnable {
     basic_fork_job<Platform>* what = nullptr;
     basic_fork_lane<Platform>* from = nullptr;
+    basic_fork_lane<Platform>* limit = nullptr; // that the worker has entered, or nullptr
 };
 
 template <class Platform>
@@ -511,7 +512,8 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     // token.
     typename Platform::template atomic<bool> woken_for_pinned{false};
 
-    // Only the timed sleeper uses this: the value of `polled` before its sleep.
+    // The value of `polled` before the sleep of the timed sleeper, or when a worker in a fork-join
+    // last looked for tasks.
     typename Platform::template atomic<std::uint64_t> polled_when_seen{0};
 
     // Any thread uses these:

@@ -31,6 +31,7 @@ fn run(workload: &str, job: &Job) -> Option<Vec<f64>> {
         "spawn_await" => spawn::and_await(job),
         "spawn_await_one_thread" => spawn::and_await_one_thread(job),
         "chained_spawn" => spawn::chained(job),
+        "join_set" => spawn::into_set(job),
         "scaling" => spawn::many_that_yield(job),
         "yield_many" => yields::many(job),
         "single_yield" => yields::single(job),

@@ -46,6 +46,27 @@ pub fn many_remote_idle(job: &Job) -> Vec<f64> {
     time_runs(job, || spawn_and_join(&rt, job.count))
 }
 
+/// By a task, into a set, which it then joins as they end.
+pub fn into_set(job: &Job) -> Vec<f64> {
+    let rt = job.runtime();
+    let count = job.count;
+    time_runs(job, || {
+        rt.block_on(async {
+            tokio::spawn(async move {
+                let mut set = tokio::task::JoinSet::new();
+                for _ in 0..count {
+                    set.spawn(async {});
+                }
+                while let Some(ended) = set.join_next().await {
+                    ended.unwrap();
+                }
+            })
+            .await
+            .unwrap();
+        });
+    })
+}
+
 fn stall() {
     let began = Instant::now();
     while began.elapsed() < Duration::from_micros(10) {
