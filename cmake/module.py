@@ -38,7 +38,7 @@ INTERNAL = {"basic_task_context", "basic_worker_host", "worker_local"}
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
 OPENS = re.compile(r"(inline )?namespace ([\w:]*) ?\{")
 TEMPLATE = re.compile(r"^template\s*<")
-TYPE = re.compile(r"^(?:class|struct|union|enum class|enum)\s+(?:\[\[[^\]]*\]\]\s*|alignas\([^)]*\)\s*|BIDE_\w+\s+)*(\w+)\s*(?:final\s*)?(?:[:{;]|$)")
+TYPE = re.compile(r"^(?:class|struct|union|enum class|enum)\s+(?:\[\[[^\]]*\]\]\s*|alignas\([^)]*\)\s*|BIDE_\w+(?:\([^)]*\)+)?\s+)*(\w+)\s*(?:final\s*)?(?:[:{;]|$)")
 SPECIALISATION = re.compile(r"^(?:class|struct|union)\s+(?:\[\[[^\]]*\]\]\s*)?[\w:]+\s*<")
 ALIAS = re.compile(r"^using (\w+)\s*=")
 CONCEPT = re.compile(r"^concept (\w+)\s*=")

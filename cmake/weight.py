@@ -32,20 +32,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The most that a header may include: headers of bide, itself among them; their lines of code; and hundredths,
 # which are those of g++ with libstdc++ 12, and are not checked with others. Behind the header, a macro to define.
 BUDGETS = {
-    "sync/mutex.hpp": (16, 2310, 92),
-    "sync/shared_mutex.hpp": (16, 2530, 94),
+    "sync/mutex.hpp": (16, 2340, 92),
+    "sync/shared_mutex.hpp": (16, 2560, 94),
     "sync/semaphore.hpp": (17, 2850, 94),
     "sync/event.hpp": (17, 2610, 87),
-    "sync/condition_variable.hpp": (17, 3020, 96),
+    "sync/condition_variable.hpp": (17, 3030, 96),
     "channel/channel.hpp": (20, 3890, 113),
     "channel/select.hpp": (26, 5340, 129),
     "task/task.hpp": (27, 5380, 125),
-    "sched/scheduler.hpp": (47, 9600, 207),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6820, 184),
-    "parallel/fork_join.hpp": (53, 10990, 216),
-    "parallel/parallel_for.hpp": (54, 11430, 217),
-    "bide.hpp": (101, 19810, 244),
-    "bide.hpp BIDE_COMPILED": (90, 16730, 220),
+    "sched/scheduler.hpp": (47, 9620, 207),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6840, 184),
+    "parallel/fork_join.hpp": (53, 11010, 216),
+    "parallel/parallel_for.hpp": (54, 11450, 217),
+    "bide.hpp": (101, 19860, 244),
+    "bide.hpp BIDE_COMPILED": (90, 16780, 220),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]

@@ -182,6 +182,7 @@ using bide::lazy;
 using bide::listen_at;
 using bide::listen_options;
 using bide::lock_bits;
+using bide::lock_guard;
 using bide::lock_operations;
 using bide::make_channel;
 using bide::make_error_code;

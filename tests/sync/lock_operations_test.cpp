@@ -53,6 +53,19 @@ TEMPLATE_TEST_CASE("lock_operations: no form locks a mutex that is locked", "", 
     m.unlock();
 }
 
+TEMPLATE_TEST_CASE("lock_guard: has its mutex to the end of its scope", "", bide::mutex,
+                   bide::adaptive_mutex, bide::shared_mutex, bide::biased_shared_mutex,
+                   pair_mutex) {
+    TestType m;
+    {
+        const bide::lock_guard lock(m);
+        m.assume_locked(); // does nothing
+        CHECK_FALSE(m.try_lock());
+    }
+    CHECK(m.try_lock());
+    m.unlock();
+}
+
 TEMPLATE_TEST_CASE("lock_operations: no shared form locks a mutex that a writer has", "",
                    bide::shared_mutex, bide::biased_shared_mutex, pair_mutex) {
     TestType m;

@@ -25,6 +25,8 @@
 /// BIDE_COLD                here          The function is never inlined and rarely called.
 /// BIDE_NEAR_LOCAL          here          The function is never inlined if the compiler keeps the
 ///                                        address of a thread-local object over a suspension point.
+/// BIDE_THREAD_SAFETY(...)  here          An attribute for clang's -Wthread-safety, such as
+///                                        `guarded_by(mutex)` of a variable (README.md in sync/).
 /// BIDE_BRACED_AWAIT_BUG    here          1: the compiler destroys a temporary twice if it is an
 ///                                        aggregate, or a lambda with captures by value, inside a
 ///                                        co_await or co_yield expression. 0: it does not.
@@ -153,6 +155,13 @@
 #define BIDE_NEAR_LOCAL BIDE_NOINLINE
 #else
 #define BIDE_NEAR_LOCAL
+#endif
+
+/// Attributes of clang's thread-safety analysis. For other compilers, nothing.
+#if defined(__clang__)
+#define BIDE_THREAD_SAFETY(...) __attribute__((__VA_ARGS__))
+#else
+#define BIDE_THREAD_SAFETY(...)
 #endif
 
 /// 1 if the compiler destroys some temporaries of co_await expressions twice.

@@ -8,6 +8,12 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// Admits fencing tokens in order: refuses a token if a larger one was admitted.
 ///
+/// \code
+/// bide::fence_gate gate;                 // guards a resource
+/// if (gate.admit(7)) std::puts("use it"); // 7 is the token of a lock: durable_guard::fence()
+/// if (!gate.admit(6)) std::puts("late");  // a later holder was here
+/// \endcode
+///
 /// A holder that was suspended for longer than its lease is refused, if the next holder has used
 /// the gate. A holder that is suspended between the check and its action may still act. If that
 /// matters, the resource must check and act in one step, as `UPDATE ... WHERE fence <= :mine` does.

@@ -45,6 +45,14 @@ struct leader_term {
 
 /// A candidate in an election. Copies are the same candidate.
 ///
+/// \code
+/// bide::leader_election election(bide::file_slot("leader.lock"));
+/// std::stop_source stop;
+/// const auto ended = election.run([](bide::leader_term term) {
+///     while (!term.stop.stop_requested()) work(term.token);
+/// }, stop.get_token());
+/// \endcode
+///
 /// A crash of the leader ends its term as it ends a grant of a durable_mutex. As with a mutex, let
 /// the resource refuse older tokens. In a child of fork(), the object is a new candidate.
 /// Thread safety: any thread may call any function at any time.

@@ -32,6 +32,14 @@ class lock_engine;
 
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
+/// \code
+/// bide::durable_mutex nightly(bide::file_slot("nightly.lock"));
+/// auto held = nightly.acquire();
+/// while (held && !held->lost().stop_requested()) {
+///     work(held->fence()); // the resource refuses older tokens
+/// }
+/// \endcode
+///
 /// The guard renews its lease in the background (durable_options::auto_renew). If a holder is
 /// suspended for longer than its lease, another contender may acquire the lock. So let the resource
 /// refuse tokens older than the latest.
@@ -283,6 +291,12 @@ public:
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer. A
 /// reader takes one permit of a durable_semaphore, a writer takes all.
+///
+/// \code
+/// bide::durable_shared_mutex catalogue(bide::file_slot("catalogue.lock"));
+/// if (auto reader = catalogue.acquire_shared()) std::puts("beside other readers");
+/// if (auto writer = catalogue.acquire()) std::puts("alone");
+/// \endcode
 class durable_shared_mutex : durable_semaphore {
 public:
     using durable_semaphore::admin;

@@ -635,6 +635,11 @@ private:
 };
 
 /// A driver for files, sockets and pipes.
+///
+/// \code
+/// bide::epoll_driver files; // outlives the scheduler
+/// bide::scheduler workers({.io = &files});
+/// \endcode
 template <class Platform>
 class basic_epoll_driver final
     : public basic_readiness_driver<Platform, detail::epoll_set<Platform>> {};

@@ -93,6 +93,18 @@ template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std:
 /// Requires: nothing else closes the descriptor before release().
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
+///
+/// \code
+/// bide::task<> echo(bide::io_socket peer) { // its end closes the connection
+///     std::array<std::byte, 4096> buffer;
+///     for (;;) {
+///         auto got = co_await peer.async_read_some(buffer).with_timeout(std::chrono::minutes(5));
+///         if (!got || *got == 0) co_return; // an error, five minutes without a byte, or the end
+///         auto sent = co_await bide::async_write(peer, std::span(buffer).first(*got));
+///         if (!sent) co_return;
+///     }
+/// }
+/// \endcode
 template <class Driver> class basic_io_socket {
 public:
     /// Owns nothing.

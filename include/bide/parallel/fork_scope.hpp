@@ -306,6 +306,13 @@ private:
 } // namespace detail
 
 /// The scope that fork_scope() passes to its body, and to each spawned function that takes it.
+///
+/// \code
+/// bide::fork_scope(workers, [](bide::spawn_scope& scope) {
+///     scope.spawn([] { std::puts("one"); });
+///     scope.spawn([] { std::puts("two"); });
+/// }); // both have ended
+/// \endcode
 template <class Platform> class basic_spawn_scope {
     using spawned = detail::basic_spawned<Platform>;
     using lane = detail::basic_fork_lane<Platform>;

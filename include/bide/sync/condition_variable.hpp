@@ -27,8 +27,14 @@ struct condition_access {
     template <class M> static decltype(auto) how(const std::shared_lock<M>&, M& m) noexcept {
         return m.shared();
     }
-    template <class M> static void unlock(const std::unique_lock<M>&, M& m) noexcept { m.unlock(); }
-    template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
+    template <class M>
+    static void unlock(const std::unique_lock<M>&, M& m) noexcept
+        BIDE_THREAD_SAFETY(no_thread_safety_analysis) {
+        m.unlock();
+    }
+    template <class M>
+    static void unlock(const std::shared_lock<M>&, M& m) noexcept
+        BIDE_THREAD_SAFETY(no_thread_safety_analysis) {
         m.unlock_shared();
     }
 };

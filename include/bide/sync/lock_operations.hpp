@@ -100,13 +100,14 @@ template <class Platform> struct permit_mode {
 } // namespace detail
 
 /// Locks a Mutex exclusively. The class of the mutex says in which order callers get it.
-template <class Mutex, class Platform> class lock_operations {
+template <class Mutex, class Platform>
+class BIDE_THREAD_SAFETY(capability("mutex")) lock_operations {
 public:
     /// Locks the mutex.
     /// Blocks: until the caller has the mutex.
     /// Memory order: what happens before the unlocks that freed the mutex happens before the
     /// return.
-    void lock() {
+    void lock() BIDE_THREAD_SAFETY(acquire_capability(), no_thread_safety_analysis) {
         auto&& how = self().exclusive();
         if (!how.take_free()) {
             how.wait(deadline::never());
@@ -116,7 +117,8 @@ public:
 
     /// Locks the mutex if that needs no wait. Never blocks.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept {
+    [[nodiscard]] bool try_lock() noexcept
+        BIDE_THREAD_SAFETY(try_acquire_capability(true), no_thread_safety_analysis) {
         auto&& how = self().exclusive();
         return noted(how.take_free() || how.try_take());
     }
@@ -124,18 +126,21 @@ public:
     /// Locks the mutex as lock() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
     template <class R, class P>
-    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest)
+        BIDE_THREAD_SAFETY(try_acquire_capability(true), no_thread_safety_analysis) {
         return try_lock() || lock_by(deadline::after(rest));
     }
     /// Locks the mutex as lock() does, but waits at most until a point in time.
     template <class C, class D>
-    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when)
+        BIDE_THREAD_SAFETY(try_acquire_capability(true), no_thread_safety_analysis) {
         return try_lock() || lock_by(deadline::at(when));
     }
 
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock(typename Platform::stop_token token) {
+    result_on<void, Platform> lock(typename Platform::stop_token token)
+        BIDE_THREAD_SAFETY(no_thread_safety_analysis) {
         return detail::stopped_or<Platform>(try_lock() || lock_by(token));
     }
 
@@ -155,12 +160,17 @@ public:
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
-    void unlock() noexcept {
+    void unlock() noexcept BIDE_THREAD_SAFETY(release_capability(), no_thread_safety_analysis) {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&self());)
         if (!self().exclusive().give()) {
             detail::fatal(Mutex::name, &self(), "unlocked while not locked");
         }
     }
+
+    /// Makes clang's thread-safety analysis assume, to the end of the scope, that the caller has
+    /// locked the mutex exclusively: by async_lock(), by lock() with a stop token, or by a lock of
+    /// std. Does nothing at run time.
+    void assume_locked() const noexcept BIDE_THREAD_SAFETY(assert_capability(this)) {}
 
 protected:
     constexpr lock_operations() noexcept = default;
@@ -179,6 +189,35 @@ private:
         BIDE_CHECKED(detail::note_locked<Platform>(&self(), is_locked);)
         return is_locked;
     }
+};
+
+/// Locks a mutex, and unlocks it when it is destroyed. It is std::lock_guard, which clang's
+/// thread-safety analysis does not know in libstdc++.
+///
+/// \code
+/// bide::mutex mutex;
+/// int hits BIDE_THREAD_SAFETY(guarded_by(mutex)) = 0;
+///
+/// void hit() {
+///     bide::lock_guard lock(mutex);
+///     ++hits; // without the lock, an error of clang's -Werror=thread-safety
+/// }
+/// \endcode
+template <class Mutex>
+class [[nodiscard("name it")]] BIDE_THREAD_SAFETY(scoped_lockable) lock_guard {
+public:
+    /// Locks the mutex.
+    /// Blocks: until the caller has the mutex.
+    explicit lock_guard(Mutex& what) BIDE_THREAD_SAFETY(acquire_capability(what)) : of_(what) {
+        of_.lock();
+    }
+    /// Unlocks the mutex.
+    ~lock_guard() BIDE_THREAD_SAFETY(release_capability()) { of_.unlock(); }
+
+    lock_guard& operator=(lock_guard&&) = delete;
+
+private:
+    Mutex& of_;
 };
 
 }} // namespace bide::BIDE_ABI

@@ -92,7 +92,8 @@ public:
     void unlock() noexcept {
         while (locked_ != 0) {
             --locked_;
-            with_next([](auto& m) noexcept { m.unlock(); });
+            with_next([](auto& m)
+                          BIDE_THREAD_SAFETY(no_thread_safety_analysis) noexcept { m.unlock(); });
         }
     }
 
@@ -140,7 +141,7 @@ public:
     /// Throws: std::invalid_argument if a mutex is in the list twice; what a lock() throws. After
     /// an exception, no mutex is locked.
     [[nodiscard("name it")]] explicit scoped_lock(M&... mutexes) : set_(mutexes...) {
-        set_.lock([](auto& m) {
+        set_.lock([](auto& m) BIDE_THREAD_SAFETY(no_thread_safety_analysis) {
             m.lock();
             return true;
         });

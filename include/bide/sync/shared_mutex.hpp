@@ -120,7 +120,7 @@ public:
     /// Locks the mutex shared.
     /// Blocks: until no writer has the mutex and every earlier waiter has had it.
     /// Memory order: what happens before the last exclusive unlock happens before the return.
-    void lock_shared() {
+    void lock_shared() BIDE_THREAD_SAFETY(acquire_shared_capability(), no_thread_safety_analysis) {
         if (!try_lock_shared()) {
             lock_shared_by(deadline::never());
         }
@@ -128,7 +128,8 @@ public:
 
     /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_shared() noexcept {
+    [[nodiscard]] bool try_lock_shared() noexcept
+        BIDE_THREAD_SAFETY(try_acquire_shared_capability(true), no_thread_safety_analysis) {
         auto&& how = this->self().shared();
         return noted_shared(how.take_free() || how.try_take());
     }
@@ -136,18 +137,21 @@ public:
     /// Locks the mutex as lock_shared() does, but waits at most `rest`.
     /// Returns: true if the caller locked it.
     template <class R, class P>
-    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest)
+        BIDE_THREAD_SAFETY(try_acquire_shared_capability(true), no_thread_safety_analysis) {
         return try_lock_shared() || lock_shared_by(deadline::after(rest));
     }
     /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
     template <class C, class D>
-    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when)
+        BIDE_THREAD_SAFETY(try_acquire_shared_capability(true), no_thread_safety_analysis) {
         return try_lock_shared() || lock_shared_by(deadline::at(when));
     }
 
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
+    result_on<void, Platform> lock_shared(typename Platform::stop_token token)
+        BIDE_THREAD_SAFETY(no_thread_safety_analysis) {
         return detail::stopped_or<Platform>(try_lock_shared() || lock_shared_by(token));
     }
 
@@ -163,7 +167,9 @@ public:
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
     /// readers at the head of the queue then lock the mutex, too.
     /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
-    void unlock_and_lock_shared() noexcept {
+    void unlock_and_lock_shared() noexcept
+        BIDE_THREAD_SAFETY(release_capability(), acquire_shared_capability(),
+                           no_thread_safety_analysis) {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&this->self());)
         noted_shared(true);
         if (!this->self().exclusive().downgrade()) {
@@ -173,13 +179,17 @@ public:
 
     /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
     /// Requires: the mutex is locked shared; terminates if it detects that this does not hold.
-    void unlock_shared() noexcept {
+    void unlock_shared() noexcept
+        BIDE_THREAD_SAFETY(release_shared_capability(), no_thread_safety_analysis) {
         BIDE_CHECKED(
             detail::note_unlocked<Platform>(&this->self(), detail::wait_notes::mode::shared);)
         if (!this->self().shared().give()) {
             detail::fatal(Mutex::name, &this->self(), "unlocked (shared) while not locked");
         }
     }
+
+    /// Does what assume_locked() does, for a shared lock.
+    void assume_locked_shared() const noexcept BIDE_THREAD_SAFETY(assert_shared_capability(this)) {}
 
 protected:
     constexpr shared_lock_operations() noexcept = default;

@@ -19,7 +19,10 @@ using locked_one = std::unique_ptr<void, void (*)(void*) noexcept>;
 template <class Set> auto next_lock(Set& of) {
     return of.with_next([]<class M>(M& m) {
         const auto take = [&m]() noexcept {
-            return locked_one(&m, [](void* one) noexcept { static_cast<M*>(one)->unlock(); });
+            return locked_one(&m,
+                              [](void* one) BIDE_THREAD_SAFETY(no_thread_safety_analysis) noexcept {
+                                  static_cast<M*>(one)->unlock();
+                              });
         };
         return m.async_lock_as(take).as_result();
     });
