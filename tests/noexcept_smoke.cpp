@@ -4,6 +4,8 @@
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>
 #include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/join_map.hpp>
+#include <bide/sched/single_flight.hpp>
 #include <bide/stream.hpp>
 
 #include <chrono>
@@ -56,6 +58,28 @@ bide::task<int> sum_of_three(bide::scheduler& s) {
 
 bide::task<bool> waits_for_ever(bide::semaphore& never) {
     co_return (co_await never.async_acquire().as_result()).has_value();
+}
+
+bide::task<int> joins_by_key(bide::scheduler& s, bide::semaphore& never) {
+    bide::join_map<int, int> map(s);
+    map.spawn(1, one_late());
+    const auto waits = [&never]() -> bide::task<int> {
+        const auto got = co_await never.async_acquire().as_result();
+        co_return got ? 1 : 10;
+    };
+    map.spawn(2, waits);
+    while (never.waiters() == 0) {
+        co_await bide::this_task::yield();
+    }
+    map.cancel(2);
+    int sum = 0;
+    for (int i = 0; i < 2; ++i) {
+        const auto next = co_await map.async_join_next();
+        sum += next->second.value_or(100);
+    }
+    bide::single_flight<int, int> flights(s);
+    const auto outcome = co_await bide::as_outcome(flights.async_run(1, one_late()));
+    co_return sum + outcome.value_or(100);
 }
 
 bide::async_generator<int> numbers(bide::semaphore& one, int last) {
@@ -165,6 +189,7 @@ int main() {
     check(fib(scheduler, 15) == 610, "arms are joined");
     check(sorts(scheduler), "loops and sorts do what they say");
     check(runs_graph(scheduler), "a graph runs twice");
+    check(sync_wait(scheduler, joins_by_key(scheduler, never)) == 12, "a child is cancelled alone");
     auto waiting = scheduler.spawn(waits_for_ever(never));
     while (never.waiters() == 0) {
         std::this_thread::yield();
