@@ -68,6 +68,8 @@ foreach(
         sched/chrome_trace
         sched/executor_runner
         sched/for_each_worker
+        sched/join_map
+        sched/single_flight
         stream
         sync/biased_shared_mutex
 )
