@@ -76,11 +76,12 @@
 // of its caller then counts the workers that run its arms. That lane, called the limit, is also
 // known to the lanes on which these workers fork. A worker enters the limit before it takes an arm
 // from such a lane, and leaves it when it has run the arm. It keeps a list of what it has entered:
-// when the arm has ended, its owner may begin a fork-join with other limits. If the limit is full, the arms stay with
-// their owners. A worker that goes to sleep does not see the arms of a full limit. No wake is lost:
-// the worker that leaves looks for another arm before it sleeps, and the owner runs each arm that
-// no worker takes. A thread that waits for a stolen arm is counted already, so it runs other arms
-// without entering. If a fork-join with a limit is inside of another one, a worker enters both.
+// when the arm has ended, its owner may begin a fork-join with other limits. If the limit is full,
+// the arms stay with their owners. A worker that goes to sleep does not see the arms of a full
+// limit. No wake is lost: the worker that leaves looks for another arm before it sleeps, and the
+// owner runs each arm that no worker takes. A thread that waits for a stolen arm is counted
+// already, so it runs other arms without entering. If a fork-join with a limit is inside of another
+// one, a worker enters both.
 //
 // A lane may begin another fork-join while a thief takes an arm. So each begin() changes the epoch
 // of the lane. If the epoch has changed between the entry and the theft, the thief may have entered
