@@ -176,6 +176,25 @@ TEST_CASE_METHOD(on_loop, "io_socket: a write waits beside a read that has begun
     REQUIRE(finish(loop, std::move(reading)) == "y");
 }
 
+TEST_CASE_METHOD(on_loop, "io_socket: a read waits beside a write that has begun before it") {
+    tcp_ends pair(io);
+    test::ends::fill(pair.mine.fd());
+    auto writing = loop.spawn(write_all(pair.mine, "x"));
+    loop.poll();
+    pair.put("a"); // is there before the first read
+    REQUIRE(loop.run_until(read_text(pair.mine)) == "a");
+    auto reading = loop.spawn(read_text(pair.mine));
+    loop.poll();
+    pair.put("b");
+    REQUIRE(test::eventually([&] {
+        loop.poll();
+        return reading.done();
+    }));
+    REQUIRE(std::move(reading).join() == "b");
+    writing.cancel();
+    loop.run();
+}
+
 TEST_CASE_METHOD(on_loop, "io_socket: a write to a peer that is gone is an error and no signal") {
     ends pair(io);
     pair.hang_up();
@@ -307,6 +326,14 @@ TEST_CASE_METHOD(on_loop, "io_socket: reads on, however fast the peer becomes") 
 TEST_CASE_METHOD(on_loop, "io_socket: receives each message, however short") {
     int both[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, both) == 0);
+    if (GENERATE(true, false)) { // it gets the descriptor of a stream
+        tcp_ends before(io);
+        read_in_vain(loop, before);
+        const int number = before.mine.fd();
+        before.mine.close();
+        REQUIRE(::dup3(both[0], number, O_CLOEXEC) == number);
+        ::close(std::exchange(both[0], number));
+    }
     io_socket in(io, both[0]);
     const io_socket out(io, both[1]);
     for (int i = 0; i < 10; ++i) { // in vain, each

@@ -363,8 +363,8 @@ private:
     static constexpr std::uint32_t events_of[] = {EPOLLIN, EPOLLOUT};
     static constexpr short polled_of[] = {POLLIN, POLLOUT};
     static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
-    // After these events, a short read may leave something: the end of the stream, an error, or bytes
-    // behind an urgent one.
+    // After these events, a short read may leave something: the end of the stream, an error, or
+    // bytes behind an urgent one.
     static constexpr std::uint32_t unusual = always | EPOLLRDHUP | EPOLLPRI;
     static constexpr std::uint32_t last_generation = 0x7fff'ffff;
 
@@ -488,8 +488,8 @@ private:
 
         // ---- Reads of an io_socket. These functions are called with the lock.
 
-        // Returns true if the file reports an event before a read succeeds, or has reported one that
-        // was not served yet.
+        // Returns true if the file reports an event before a read succeeds, or has reported one
+        // that was not served yet.
         bool is_armed_edge() const noexcept {
             return (its->armed & its->edges & events_of[readable]) != 0;
         }
@@ -510,8 +510,8 @@ private:
                 its->vain = static_cast<unsigned char>(count);
             }
         }
-        // Called after a read of fewer bytes than asked for. `is_stream` tells whether the file is a
-        // stream of TCP.
+        // Called after a read of fewer bytes than asked for. is_stream() returns true if the file
+        // is a stream of TCP.
         template <class IsStream> void note_short_read(IsStream&& is_stream) const noexcept {
             entry& e = *its;
             if (e.edges != 0 && e.after_short == short_read::unknown) {
