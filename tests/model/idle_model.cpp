@@ -305,6 +305,33 @@ TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, o
     model::check_weak("more, beside another searcher, announce", [=] { moved(false); });
 }
 
+TEST_CASE("idle: jobs that a searcher leaves to their owner are left to another searcher, too") {
+    // Worker 0 sleeps although a ring has a job. The other searcher finds another job.
+    model::check_weak("leave a job, the other searcher ends", [] {
+        scene s(4);
+        bool leaves = true;
+        unsigned woken = none;
+        MODEL_REQUIRE(s.i.start_search() && s.i.start_search());
+        model::thread ending([&] { woken = s.i.end_search(false); });
+        s.i.announce(0, true, false, &leaves);
+        ending.join();
+        MODEL_REQUIRE(woken == (leaves ? 0 : none));
+        s.require_counts(leaves ? 0 : 1, leaves ? 1 : 0);
+    });
+    model::check_weak("leave a job, the other searcher sleeps", [] {
+        scene s(4);
+        bool leaves = true;
+        bool other = true;
+        MODEL_REQUIRE(s.i.start_search() && s.i.start_search());
+        model::thread sleeping([&] { s.i.announce(1, true, true, &other); });
+        s.i.announce(0, true, true, &leaves);
+        sleeping.join();
+        MODEL_REQUIRE(leaves != other); // the last one looks at the rings
+        MODEL_REQUIRE(s.i.retract(leaves ? 1 : 0));
+        MODEL_REQUIRE(s.i.end_search(false) == (leaves ? 0 : 1)); // with another job
+    });
+}
+
 TEST_CASE("idle: at most half of the workers search") {
     model::check_weak("two begin to search", [] {
         scene s(2);

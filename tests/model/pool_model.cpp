@@ -22,7 +22,7 @@ class quiet_driver final : public bide::driver {
 public:
     unsigned wait(deadline until) noexcept override {
         visits = visits + 1;
-        occupied.store(true, std::memory_order_relaxed);
+        occupied.store(!until.is_poll(), std::memory_order_relaxed);
         token_.park_until(until);
         occupied.store(false, std::memory_order_relaxed);
         return 0;
@@ -364,6 +364,7 @@ struct job : bide::runnable {
     thread_queue* only = nullptr; // runs on the thread of this queue
     // What it does:
     int pushes = 0;                      // pushes so many of the jobs after it, on its worker
+    bool into_ring = false;              // it pushes them into the ring
     const atomic<bool>* looks = nullptr; // waits until this is true
     bell* adds = nullptr;                // adds this timer to the worker that runs it
     job* yields = nullptr;               // queues this job behind the others of its worker
@@ -425,9 +426,9 @@ public:
         j.only = &all.workers()[to].pinned;
         all.push_pinned(all.workers()[to], j);
     }
-    void push_local(pool::worker& at, job& j) noexcept {
+    void push_local(pool::worker& at, job& j, bool into_ring = false) noexcept {
         prepare(j);
-        all.push_local(at, j);
+        into_ring ? all.push_ring(at, j) : all.push_local(at, j);
     }
 
     // A job has run, or a timer fired.
@@ -453,6 +454,7 @@ public:
     }
 
     pool all;
+    std::function<void()> on_announcement; // called by a worker that has announced its sleep
 
 private:
     struct seat {
@@ -513,7 +515,11 @@ private:
     }
     bool hand_to_idle_thread(pool::worker& w) noexcept override { return assign(w, workers_); }
     void wake_thread(unsigned n) noexcept override { seats_[n].bed.unpark(); }
-    void found_nothing() noexcept override {}
+    void found_nothing() noexcept override {
+        if (on_announcement) {
+            on_announcement();
+        }
+    }
 
     const unsigned workers_;
     atomic<int> left_;
@@ -547,7 +553,7 @@ void job::execute() noexcept {
     MODEL_REQUIRE(only == nullptr || only == platform::local<home>().of);
     crew& c = *of;
     for (int i = 1; i <= pushes; ++i) {
-        c.push_local(*c.all.current_worker(), this[i]);
+        c.push_local(*c.all.current_worker(), this[i], into_ring);
     }
     if (wakes != nullptr) {
         wakes->unpark();
@@ -617,7 +623,7 @@ struct shift {
     const int count;
     const unsigned threads;
     parker tokens[2];
-    job all[3];
+    job all[4];
 };
 
 // How a job is pushed from outside: for any worker, of a class, or for one thread.
@@ -671,6 +677,56 @@ TEST_CASE("pool: another worker runs what a busy worker pushes") {
     check_at_random("pushed into a LIFO slot and a ring, at random", [] { pushed_beside(2); });
     check_at_random("a job pushes and goes on, at random", [] { pushes_and_goes_on(1); });
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
+}
+
+// Job 0 leaves job 1 in its ring and runs until that has run. Job 3, which is pinned to worker 1,
+// does so, too. If worker 1 has left job 1 to worker 0, worker 2 has to run job 1.
+void left_to_its_owner(std::int64_t nap) {
+    shift s({3, true, nullptr, nap}, 4);
+    s.all[0].pushes = 2;
+    s.all[0].looks = &s.all[1].done;
+    s.all[3].looks = &s.all[1].done;
+    s.push(0);
+    s.start();
+    s.push_pinned(1, 3);
+    s.end();
+}
+
+// Worker 0 runs job 0, which leaves job 1 in the ring. Job 1 leaves job 2 there and runs until that
+// has run. If worker 1 has left both jobs to worker 0, the look before its sleep finds job 2.
+void left_one_after_the_other() {
+    shift s(workers(2), 3);
+    for (int i = 0; i < 2; ++i) {
+        s.all[i].pushes = 1;
+        s.all[i].into_ring = true;
+    }
+    s.all[1].looks = &s.all[2].done;
+    s.push(0);
+    s.start();
+    s.end();
+}
+
+// Worker 0 is the body, which pushes a job into its ring and never runs it. Worker 1 has to take it
+// before its first announcement.
+void left_and_taken_without_a_sleep() {
+    shift s(workers(2), 1);
+    s.c.on_announcement = [&] { MODEL_REQUIRE(s.all[0].ran == 1); };
+    s.c.push_local(s.worker(0), s.all[0], true);
+    s.c.start(1);
+    s.end();
+}
+
+TEST_CASE("pool: a job that a thief leaves to its owner is taken if the owner does not run it") {
+    model::check_at_random("a job is left, at random", {.runs = 4'000},
+                           [] { left_to_its_owner(0); });
+    model::check_at_random("a job is left beside a timed sleeper, at random",
+                           {.runs = 2'000, .timeouts = 3}, [] { left_to_its_owner(100'000); });
+    model::check_at_random("two jobs are left, at random", {.runs = 4'000},
+                           left_one_after_the_other);
+}
+
+TEST_CASE("pool: a thief that leaves a job to its owner looks again before it sleeps") {
+    model::check("a job is left", left_and_taken_without_a_sleep);
 }
 
 TEST_CASE(
@@ -923,6 +979,39 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
     check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
 }
 
+// The first worker in the driver gets two jobs there, which it will probably run soon. The first
+// one that it runs continues until the other one has run.
+void jobs_of_the_driver(std::int64_t nap) {
+    struct handing_driver final : bide::driver {
+        unsigned wait(deadline until) noexcept override {
+            if (has_handed) {
+                return others.wait(until);
+            }
+            has_handed = true;
+            for (int i = 0; i < 2; ++i) {
+                of->c.push_local(*of->c.all.current_worker(), of->all[i]);
+            }
+            return 2;
+        }
+        void wake() noexcept override { others.wake(); }
+
+        shift* of = nullptr;
+        quiet_driver others;
+        var<bool> has_handed{false};
+    } d;
+    shift s({2, true, &d, nap}, 2);
+    d.of = &s;
+    s.all[1].looks = &s.all[0].done;
+    s.start();
+    s.end();
+}
+
+TEST_CASE("pool: jobs of the driver that their worker keeps are taken if it does not run them") {
+    check_at_random("jobs of the driver, at random", [] { jobs_of_the_driver(0); });
+    check_at_random("jobs of the driver beside a timed sleeper, at random", 4,
+                    [] { jobs_of_the_driver(100'000); });
+}
+
 TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it") {
     check_at_random("one worker in the driver, at random", [] {
         quiet_driver d;
@@ -933,14 +1022,17 @@ TEST_CASE("pool: a wake reaches the worker in the driver, and another worker ent
         from_outside({2, true, &d, 0}, {any, any});
     });
     // The worker in the driver may run the job, which continues until another worker is in the driver.
-    check_at_random("a job while a worker is in the driver, at random", [] {
+    const auto runs_beside = [](std::int64_t nap) {
         quiet_driver d;
-        shift s({2, true, &d, 0}, 1);
+        shift s({2, true, &d, nap}, 1);
         s.all[0].looks = &d.occupied;
         s.start();
         s.push(0);
         s.end();
-    });
+    };
+    check_at_random("a job while a worker is in the driver, at random", [=] { runs_beside(0); });
+    check_at_random("a job while the timed sleeper leaves the driver, at random", 6,
+                    [=] { runs_beside(100'000); });
 }
 
 } // namespace

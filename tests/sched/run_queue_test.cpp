@@ -173,6 +173,30 @@ TEST_CASE("run_queue: nothing is allocated without growth, and a worker's ring h
     CHECK(has_all);
 }
 
+TEST_CASE("run_queue: jobs that the owner takes soon are left to it until they have waited") {
+    constexpr std::int64_t an_hour = 3'600'000'000'000;
+    basic_run_queue<native, 4> q;
+    std::vector<job> jobs = numbered(3);
+    q.set_item_time(an_hour / 2);
+    CHECK(!q.is_left_to_owner(an_hour, an_hour)); // empty
+    CHECK(q.push(jobs[0]));
+    CHECK(q.push(jobs[1]));
+    CHECK(q.is_left_to_owner(an_hour, an_hour));
+    CHECK(q.is_left_to_owner(an_hour, an_hour));
+    CHECK(q.push(jobs[2]));
+    CHECK(!q.is_left_to_owner(an_hour, an_hour)); // the owner takes longer for three
+
+    q.set_item_time(0);
+    CHECK(!q.is_left_to_owner(0, 0)); // a look has seen the first two
+    CHECK(number_of(q.pop()) == 0);
+    CHECK(!q.is_left_to_owner(0, 0)); // it has seen the second one
+    CHECK(number_of(q.pop()) == 1);
+    CHECK(q.is_left_to_owner(0, 0)); // no look has seen the third one
+    CHECK(!q.is_left_to_owner(0, 0));
+    CHECK(number_of(q.pop()) == 2);
+    CHECK(!q.is_left_to_owner(an_hour, an_hour));
+}
+
 TEST_CASE("run_queue: push_if_room() fills the ring and never allocates") {
     std::vector<job> all = numbered(5);
     basic_run_queue<native, 4> q;

@@ -61,6 +61,13 @@
 // ends its search with `more`. So a worker that announces later sees the job [idle.handed_over]. If
 // a worker slept before, the moving worker wakes a worker or sets the bit.
 //
+// A searcher may leave jobs in the ring of another worker, because that worker will probably run
+// them at once. If the searcher then finds another job, it ends its search with `more`. If it goes
+// to sleep while another worker searches, its announcement sets `deferred` in the same step, and it
+// need not look at the rings: if the other searcher finds a job, the end of its search wakes the
+// next worker. The last searcher that announces looks at every ring. If a ring has a
+// job, that worker retracts its announcement and searches again.
+//
 // A job that only one thread may run is pinned to that thread. Other workers do not look for it.
 // Its pusher wakes the worker of that thread. The woken worker counts as a searcher, too. If a
 // worker was woken for another job and takes a pinned one, it ends its search with `more`.
@@ -166,7 +173,12 @@ public:
     /// caller sleeps until it is unparked, or calls retract(). Returns true if the caller becomes
     /// the timed sleeper: `may_time` is true, there is no other timed sleeper, and some worker
     /// neither sleeps nor is blocked.
-    bool announce(unsigned self, bool searching, bool may_time) noexcept {
+    ///
+    /// If `leaves_jobs` points to true, the caller has left jobs in a ring to the owner of the ring.
+    /// If another worker searches, this call then sets `deferred`, and the check need not include
+    /// the rings. If no other worker searches, sets `*leaves_jobs` to false.
+    bool announce(unsigned self, bool searching, bool may_time,
+                  bool* leaves_jobs = nullptr) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
         for (;;) {
@@ -177,6 +189,10 @@ public:
                 timed_sleeper_ = self;
                 next |= is_timed;
             }
+            const bool leaves = leaves_jobs != nullptr && *leaves_jobs && (next & searching_) != 0;
+            if (leaves) {
+                next |= deferred; // for the end of the last search
+            }
             const bool takes_deferred =
                 (next & (searching_ | is_timed)) == 0 && (seen & deferred) != 0;
             if (takes_deferred) {
@@ -184,6 +200,9 @@ public:
             }
             if (unlock_as(seen, next)) {
                 took_deferred_[self] = takes_deferred;
+                if (leaves_jobs != nullptr) {
+                    *leaves_jobs = leaves;
+                }
                 return becomes_timed;
             }
         }

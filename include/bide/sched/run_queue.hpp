@@ -185,6 +185,37 @@ public:
         }
     }
 
+    /// Tells thieves how many nanoseconds the owner takes for an item. Only the owner calls it.
+    void set_item_time(std::int64_t ns) noexcept {
+        // Order: relaxed, both; an estimate.
+        if (item_ns_.load(std::memory_order_relaxed) != ns) {
+            item_ns_.store(ns, std::memory_order_relaxed);
+        }
+    }
+
+    /// Returns true if a thief should leave the items to the owner: the owner probably takes all of
+    /// them within `run_ns` nanoseconds, and no item is known to have waited for `delay_ns`. An item
+    /// is known to have waited if two calls of this function saw it that far apart. So if thieves
+    /// call this function again and again, an item that the owner does not take is left to the
+    /// owner for at most 2 * delay_ns, plus the time between two calls.
+    bool is_left_to_owner(std::int64_t run_ns, std::int64_t delay_ns) noexcept {
+        // Order: relaxed, all; snapshots.
+        const position first = real_of(head_.load(std::memory_order_relaxed));
+        const position tail = tail_.load(std::memory_order_relaxed);
+        const std::int32_t count = distance(first, tail);
+        if (count <= 0 || count * item_ns_.load(std::memory_order_relaxed) > run_ns) {
+            return false;
+        }
+        const auto now = static_cast<std::uint32_t>(Platform::now() / 64);
+        // Order: relaxed, both; thieves may overwrite each other's marks.
+        const word seen = seen_.load(std::memory_order_relaxed);
+        if (distance(first, real_of(seen)) > 0) { // the oldest item was there at that time
+            return now - steal_of(seen) < static_cast<std::uint32_t>(delay_ns / 64);
+        }
+        seen_.store(pack(now, tail), std::memory_order_relaxed);
+        return true;
+    }
+
     /// Returns the number of items, a snapshot. Any thread may call it.
     unsigned size() const noexcept {
         // Order: relaxed; two snapshots, which need not be consistent.
@@ -313,6 +344,11 @@ private:
     }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
+    // The position behind the last item that a thief has left to the owner, and when, in units of
+    // 64 ns: packed as the two positions of the head are.
+    typename Platform::template atomic<word> seen_{0};
+    // How long the owner takes for an item. The first value is a guess.
+    typename Platform::template atomic<std::int64_t> item_ns_{Platform::model ? 0 : 16'000};
     alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
     // The buffer, and its number of slots less one. The owner writes both when it moves the items
     // to another buffer. A thief reads both only between its claim and the end of the claim.

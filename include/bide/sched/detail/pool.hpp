@@ -16,10 +16,16 @@
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
 //   the last lane     the next arm of the fork-join whose arm it has just run, for up to 100 us
-//   other workers     half of another worker's ring; if that ring is empty, the oldest child of a
-//                     when_all() that the other worker has forked and not started; at most half of
-//                     the workers search at a time
+//   other workers     half of another worker's ring, unless that worker will probably run these
+//                     jobs within 2 us (least_steal_ns); if that ring is empty, the oldest child of
+//                     a when_all() that the other worker has forked and not started; at most half
+//                     of the workers search at a time
 //   fork-joins        the oldest arm: a function of a fork-join (basic_arm_source in worker.hpp)
+//
+// Jobs that a thief leaves to their owner are often tasks that the owner's last job has woken. If a
+// thief took them at once, tasks that wake each other would run on two workers, and each wake would
+// move cache lines between processors. One of the workers that have left jobs stays awake and
+// searches again every 5 us (watch()). So if the owner computes on, its jobs are taken.
 //
 // If the worker finds nothing, it sleeps. If its last job was an arm of a fork-join, the worker
 // first continues to search, for as long as a wake would take. The sleep protocol (idle.hpp) has
@@ -429,8 +435,9 @@ public:
 
     // Returns true if some queue has work for `w`. This is the last check of `w` before it sleeps
     // [idle.announce]. If `but_arms` is true, does not check the arms of fork-joins, because a
-    // timed sleeper leaves the arms to their owners for a while.
-    bool sees_work(const worker& w, bool but_arms) const noexcept {
+    // timed sleeper leaves the arms to their owners for a while. If `but_rings` is true, does not
+    // check the rings of other workers, because `w` has left their jobs to the owners.
+    bool sees_work(const worker& w, bool but_arms, bool but_rings = false) const noexcept {
         if (!has_nothing(w) || has_class_work(w)) {
             return true;
         }
@@ -438,7 +445,7 @@ public:
             return false;
         }
         for (const worker& other : workers_) {
-            if (!other.ring.empty() || !other.children.empty()) {
+            if ((!but_rings && !other.ring.empty()) || !other.children.empty()) {
                 return true;
             }
             // Order: seq_cst [idle.announce]; sees a push that did not see this worker's
@@ -573,6 +580,11 @@ private:
     static constexpr std::int64_t first_timed_sleep_ns = 100'000;
     static constexpr std::int64_t long_timed_sleep_ns = 1'000'000;
     static constexpr std::int64_t longest_arms_ns = 100'000;
+    // Jobs that their owner runs in less time are not worth a steal, which moves what they use to
+    // another processor.
+    static constexpr std::int64_t least_steal_ns = Platform::model ? 0 : 2'000;
+    static constexpr std::int64_t steal_delay_ns = Platform::model ? 0 : 5'000;
+    static constexpr unsigned max_looks = Platform::model ? 1 : 20;
 
     // ---- The next job
 
@@ -626,9 +638,11 @@ private:
         bool is_timed = false;
         bool woken = false; // another thread has woken this worker
         bool leaves_arms = false;
+        bool leaves_rings = false; // to a worker that watches
         const bool is_substitute = thread_role::here().is_substitute;
         w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, how_.max_timed_sleep_ns);
         w.is_searching = true;
+        w.left_jobs = false;
         for (;;) {
             if (searching) {
                 bool more = woken && !w.take_woken_for_pinned();
@@ -637,6 +651,16 @@ private:
                     basic_spin<Platform>::until(
                         [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
                         least_spin_ns());
+                }
+                leaves_rings = false;
+                if (r == nullptr && w.left_jobs) {
+                    // Order: relaxed; a hint. If two workers watch, or none, idle.hpp still ensures
+                    // that a worker searches while a ring has jobs.
+                    leaves_rings = watched_.exchange(true, std::memory_order_relaxed);
+                    if (!leaves_rings) {
+                        r = watch(w, more);
+                        watched_.store(false, std::memory_order_relaxed);
+                    }
                 }
                 if (r != nullptr) {
                     // While this worker was the timed sleeper, a push of an arm woke no worker,
@@ -657,7 +681,7 @@ private:
             if (ends || is_substitute) {
                 w.is_searching = false;
                 if (std::exchange(searching, false)) {
-                    unpark(idle_.end_search(false));
+                    unpark(idle_.end_search(w.left_jobs));
                 }
                 if (ends) {
                     return nullptr;
@@ -669,14 +693,14 @@ private:
                 w.is_searching = true;
             }
             w.ring.trim();
-            is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_);
+            is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_, &leaves_rings);
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
             // callers that have forked the arms usually run them soon. It takes the remaining arms
             // if another thread wakes it, or else before its first sleep that is not short.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
-            woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
-                    sleep(w, is_timed);
+            woken = !sees_work(w, leaves_arms, leaves_rings) &&
+                    !(is_substitute && owner_.has_idle_thread()) && sleep(w, is_timed);
             leaves_arms = leaves_arms && !woken;
             // Order: relaxed; stop() unparks all workers, and the token publishes the store.
             if (!woken || stopped_.load(std::memory_order_relaxed)) {
@@ -694,7 +718,8 @@ private:
     runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept {
         fire_timers(w, Platform::now());
         if (runnable* const own = take_local(w)) { // from timers and files
-            more = more || !has_nothing(w);        // the worker was woken for another job
+            // The worker was woken for another job, or has left jobs to their owners.
+            more = more || w.left_jobs || !has_nothing(w);
             return own;
         }
         const bool woken = std::exchange(more, false);
@@ -712,8 +737,48 @@ private:
                 r = take_arm(w, more);
             }
         }
-        more = more || !has_nothing(w);
+        more = more || w.left_jobs || !has_nothing(w);
         return r;
+    }
+
+    // Called by one worker at a time, after a search that has left jobs to their owners. Searches
+    // again every 5 us, for at most 100 us, until two searches in a row leave nothing. Meanwhile
+    // `w` is in the place of the worker that would sleep in the driver, and of the timed sleeper.
+    // So it polls the driver, and at the end takes a job from a LIFO slot.
+    BIDE_NOINLINE runnable* watch(worker& w, bool& more) noexcept {
+        runnable* r = nullptr;
+        const bool is_timed = uses_timed_sleeps_ && !idle_.has_timed_sleeper();
+        if (is_timed) {
+            note_polls();
+        }
+        unsigned looks = 0;
+        for (unsigned in_vain = 0; in_vain < 2; in_vain = w.left_jobs ? 0 : in_vain + 1) {
+            // Order: relaxed; the caller acquires.
+            if (++looks > max_looks || stopped_.load(std::memory_order_relaxed)) {
+                break;
+            }
+            pause_between_looks();
+            poll_driver(w);
+            more = true; // the jobs that were left
+            r = search(w, false, false, more);
+            if (r != nullptr) {
+                return r;
+            }
+        }
+        return is_timed && looks > max_looks ? take_stale(w) : nullptr;
+    }
+
+    // Waits for 5 us, or until the injector has a job. Does not yield: on the processor of the
+    // owner, this thread would get its next turn when the turn of the owner is over.
+    void pause_between_looks() noexcept {
+        if constexpr (!Platform::model) {
+            const std::int64_t end = Platform::now() + steal_delay_ns;
+            while (Platform::now() < end && injector_.empty()) {
+                for (int i = 0; i < 8; ++i) {
+                    Platform::pause();
+                }
+            }
+        }
     }
 
     // ---- The queues
@@ -861,6 +926,7 @@ private:
     runnable* steal(worker& w, bool& left) noexcept {
         const auto count = static_cast<unsigned>(workers_.size());
         const auto first = static_cast<unsigned>(w.next_random() % count);
+        w.left_jobs = false;
         for (unsigned i = 0; i < 2 * count; ++i) {
             worker& other = workers_[(first + i) % count];
             if (&other == &w) {
@@ -869,6 +935,10 @@ private:
             runnable* r = nullptr;
             unsigned taken = 1;
             if (i < count) {
+                if (other.ring.is_left_to_owner(least_steal_ns, steal_delay_ns)) {
+                    w.left_jobs = true;
+                    continue;
+                }
                 r = other.ring.steal_into(w.ring, taken);
                 if (r == nullptr) {
                     r = other.children.steal();
@@ -901,6 +971,13 @@ private:
             }
         }
         return nullptr;
+    }
+    void note_polls() noexcept {
+        for (worker& other : workers_) {
+            // Order: relaxed; usually one worker uses it at a time. If two do, a job is taken from a
+            // LIFO slot sooner or later.
+            other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
+        }
     }
     void note_steal(worker& w, unsigned taken) noexcept {
         w.has_stolen(taken);
@@ -987,13 +1064,9 @@ private:
     runnable* check_shared_work(worker& w) noexcept {
         const std::int64_t now = Platform::now();
         w.global_interval.restart(now);
+        w.ring.set_item_time(w.global_interval.poll_ns());
         fire_timers(w, now);
-        if (driver* const io = driver_lock_.try_enter()) {
-            // Queues the runnables that become ready here, so that they run as tasks do.
-            wake_scope<Platform> later(&service_executor<Platform>);
-            io->wait(deadline::poll());
-            leave_driver(w);
-        }
+        poll_driver(w);
         w.ring.trim();
         if (uses_classes()) { // a job of another class may come next
             w.injector_is_due = true;
@@ -1024,6 +1097,14 @@ private:
         return next;
     }
 
+    void poll_driver(worker& w) noexcept {
+        if (driver* const io = driver_lock_.try_enter()) {
+            // Queues the runnables that become ready here, so that they run as tasks do.
+            wake_scope<Platform> later(&service_executor<Platform>);
+            io->wait(deadline::poll());
+            leave_driver(w);
+        }
+    }
     void leave_driver(worker& w) noexcept {
         driver_lock_.leave();
         w.left_driver = true;
@@ -1040,10 +1121,7 @@ private:
         std::int64_t until = never;
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
         if (is_timed) {
-            for (worker& other : workers_) {
-                // Order: relaxed; only the timed sleeper uses it, and there is only one.
-                other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
-            }
+            note_polls();
             until = Platform::now() + w.timed_sleep_ns;
             w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, how_.max_timed_sleep_ns);
         }
@@ -1156,6 +1234,8 @@ private:
         typename Platform::template atomic<basic_arm_source<Platform>*> arms_{nullptr};
     alignas(cache_line_pair) typename Platform::template atomic<int> callers_{0};
     basic_driver_lock<Platform> driver_lock_;
+    alignas(cache_line_pair)
+        typename Platform::template atomic<bool> watched_{false}; // a worker is in watch()
     alignas(cache_line_pair) basic_timer_leader<Platform> timer_leader_;
     typename Platform::template atomic<bool> stopped_{false};
 };

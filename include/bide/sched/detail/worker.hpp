@@ -378,6 +378,9 @@ public:
         return interval_ * ((std::min)(queued, 31U) + 1);
     }
 
+    // Returns the average time of a poll in nanoseconds.
+    std::int64_t poll_ns() const noexcept { return average_ns_; }
+
     // Called when the worker has slept. The time of the sleep does not count.
     void wake(std::int64_t now) noexcept {
         since_ = now;
@@ -499,6 +502,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     runnable* yielded = nullptr;     // must be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it is a chain that has paused
     bool is_searching = false;       // its pushes wake no worker; end_search() does
+    bool left_jobs = false;          // its last search has left jobs to their owners
     bool must_check_leader = false;  // perhaps no sleeper wakes for the next timer
     bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
