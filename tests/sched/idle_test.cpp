@@ -21,8 +21,10 @@ unsigned searchers(idle& i) {
 // Does one step, and says its result: "yes" or "no", a number, or the worker that is woken, "-" for none.
 //   sleep:2     worker 2 goes to sleep. sleep:2* does so after a search
 //   timed:2     the same, and becomes the timed sleeper if there is none
-//   retract:2   worker 2 finds a job before it sleeps
+//   lingers:2   the same, even if no other worker runs
+//   retract:2   worker 2 finds a job before it sleeps. vain:2: it finds none and wakes later
 //   search      a worker starts a search. end: a worker ends one. more: it has seen more jobs
+//   keep        a worker ends a search, has more jobs, and will probably run them soon
 //   wake        a push. lifo: a push that a timed sleeper would find. brief: a brief arm
 //   blocked:1   so many more workers are blocked
 std::string result_of(idle& i, const std::string& step) {
@@ -42,10 +44,13 @@ std::string result_of(idle& i, const std::string& step) {
         return "";
     }
     return verb == "timed"       ? truth(i.announce(worker, after_search, true))
+           : verb == "lingers"   ? truth(i.announce(worker, after_search, true, nullptr, true))
            : verb == "retract"   ? truth(i.retract(worker))
+           : verb == "vain"      ? truth(i.retract(worker, false))
            : verb == "search"    ? truth(i.start_search())
            : verb == "end"       ? woken(i.end_search(false))
            : verb == "more"      ? woken(i.end_search(true))
+           : verb == "keep"      ? woken(i.end_search(true, true))
            : verb == "wake"      ? woken(i.wake_one())
            : verb == "lifo"      ? woken(i.wake_unless_timed())
            : verb == "brief"     ? woken(i.wake_for_brief_arm())
@@ -74,6 +79,8 @@ const story stories[] = {
      "sleep:0 sleep:1 search=yes wake=- end=0 sleep:0* searching=0 sleepers=2 search=yes end=-"},
     {"a worker that retracts continues the chain of wakes", 4,
      "sleep:0 sleep:1 search=yes wake=- sleep:2* retract:2=yes searching=1 end=0"},
+    {"a worker that has looked in vain does not continue it when it wakes", 4,
+     "sleep:0 sleep:1 search=yes wake=- sleep:2* vain:2=yes searching=1 end=- wake=0"},
     {"a worker that was woken before it retracts continues it, too", 4,
      "sleep:0 sleep:1 search=yes wake=- sleep:2* wake=0 sleep:0* wake=0 end=- wake=1 end=- "
      "wake=2 sleep:1 retract:2=no end=1"},
@@ -90,6 +97,12 @@ const story stories[] = {
      "timed:0=yes retract:0=yes sleep:1 sleep:2 timed:0*=no " // all sleep
      "wake=0 end=- wake=1 end=- blocked:1 timed:1=no "        // 0 is blocked
      "retract:1=yes blocked:-1 timed:1*=yes sleepers=2"},
+    {"a worker is the timed sleeper although none runs, if it asks for that", 2,
+     "sleep:0 timed:1=no retract:1=yes lingers:1*=yes lifo=- retract:1=yes end=0"},
+    {"jobs that their worker will run soon are left to the timed sleeper, if there is one", 3,
+     "sleep:0 search=yes keep=0 end=- " // there is none
+     "timed:1=yes search=yes keep=- sleep:0 "
+     "retract:1=yes end=0"}, // it wakes for another job, so another worker is woken for those
     {"a push that relied on the timed sleeper wakes a worker when that leaves", 4,
      "timed:0=yes timed:1=no timed:2=no lifo=- wake=1 timed:1*=no " // relies on the timed sleeper
      "retract:0=yes end=1 timed:1*=yes"}, // its time-out is over, and it finds another job

@@ -78,6 +78,15 @@
 // and sets `deferred`. While there is a timed sleeper, no announcement clears this bit. If the
 // timed sleeper is woken for another job, the end of its search wakes another worker, which becomes
 // the timed sleeper.
+//
+// A searcher may also leave its further jobs to itself and the timed sleeper, because it will
+// probably run them soon. Its end of the search then wakes no worker, and sets `deferred` as a push
+// into a LIFO slot does. For the sake of such jobs, the caller may ask to be the timed sleeper even
+// if no worker runs.
+//
+// The look after an announcement that has cleared `deferred` may find nothing. Then no push before
+// that announcement still needs a wake. So if the worker wakes later, for example for a timer, the
+// bit need not be set again.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -163,28 +172,33 @@ public:
     /// queue; (3) the caller's job came from no queue (but from a timer, for example), so the job
     /// for which the caller was woken is still queued. Returns the worker that the caller must
     /// unpark, or `none`.
-    [[nodiscard]] unsigned end_search(bool more) noexcept {
+    ///
+    /// If `are_brief` is true, the caller will probably run the further jobs soon. If there is a
+    /// timed sleeper, these jobs are left to the caller and to the timed sleeper, and no worker is
+    /// woken for them.
+    [[nodiscard]] unsigned end_search(bool more, bool are_brief = false) noexcept {
         // Order: relaxed; the CAS checks this value.
-        return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
+        return decide(word_.load(std::memory_order_relaxed),
+                      search_end_policy{more, are_brief ? is_timed : word{0}});
     }
 
     /// Adds the caller to the sleepers. If `searching` is true, the caller counts as searching, and
     /// this call ends its search. The caller must then check every queue once. After the check, the
     /// caller sleeps until it is unparked, or calls retract(). Returns true if the caller becomes
     /// the timed sleeper: `may_time` is true, there is no other timed sleeper, and some worker
-    /// neither sleeps nor is blocked.
+    /// neither sleeps nor is blocked, or `lingers` is true.
     ///
-    /// If `leaves_jobs` points to true, the caller has left jobs in a ring to the owner of the ring.
-    /// If another worker searches, this call then sets `deferred`, and the check need not include
+    /// If `leaves_jobs` points to true, the caller has left jobs in a ring to the ring's owner. If
+    /// another worker searches, this call then sets `deferred`, and the check need not include
     /// the rings. If no other worker searches, sets `*leaves_jobs` to false.
-    bool announce(unsigned self, bool searching, bool may_time,
-                  bool* leaves_jobs = nullptr) noexcept {
+    bool announce(unsigned self, bool searching, bool may_time, bool* leaves_jobs = nullptr,
+                  bool lingers = false) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
         for (;;) {
             word next = seen + sleeper - (searching ? searcher : 0);
-            const bool becomes_timed = may_time && (seen & is_timed) == 0 &&
-                                       count(next, sleeping_) + count(next, blocked_) < workers_;
+            const bool becomes_timed =
+                may_time && (seen & is_timed) == 0 && (lingers || some_runs(next));
             if (becomes_timed) {
                 timed_sleeper_ = self;
                 next |= is_timed;
@@ -210,9 +224,10 @@ public:
 
     /// Removes the caller from the sleepers and returns true. If a waker has already removed the
     /// caller, returns false; that waker gives the caller a token. In both cases the caller then
-    /// counts as searching.
-    [[nodiscard]] bool retract(unsigned self) noexcept {
-        return remove(self, took_deferred_[self]);
+    /// counts as searching. `found` is false if the check of the caller has found no job. Then no
+    /// job is queued for which the announcement has cleared `deferred`, so the bit stays clear.
+    [[nodiscard]] bool retract(unsigned self, bool found = true) noexcept {
+        return remove(self, found && took_deferred_[self]);
     }
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If the result is
@@ -251,6 +266,10 @@ public:
         // Order: relaxed, both; snapshots.
         return count(word_.load(std::memory_order_relaxed), searching_);
     }
+    /// Returns true if some worker neither sleeps nor is blocked.
+    bool some_runs() const noexcept {
+        return some_runs(word_.load(std::memory_order_relaxed)); // Order: relaxed; a snapshot.
+    }
     /// Returns true if there is a timed sleeper.
     bool has_timed_sleeper() const noexcept {
         return (word_.load(std::memory_order_relaxed) & is_timed) != 0;
@@ -276,6 +295,10 @@ private:
         return static_cast<unsigned>((in & field) / (field & (~field + 1)));
     }
 
+    bool some_runs(word seen) const noexcept {
+        return count(seen, sleeping_) + count(seen, blocked_) < workers_;
+    }
+
     // Each policy has two functions. wakes() tells whether to wake a worker if the value of the
     // word is `seen`. next() computes the new value. If a worker is woken, without() then counts
     // that worker as searching and no longer as sleeping.
@@ -292,9 +315,10 @@ private:
     };
     struct search_end_policy {
         bool more;
+        word relied_on; // see push_policy
         bool wakes(word seen) const noexcept {
             return (seen & sleeping_) != 0 && (seen & searching_) == searcher &&
-                   (more || (seen & deferred) != 0);
+                   (seen & relied_on) == 0 && (more || (seen & deferred) != 0);
         }
         word next(word seen, bool woken) const noexcept {
             const word remaining = seen - searcher;

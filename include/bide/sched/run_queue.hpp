@@ -187,17 +187,22 @@ public:
 
     /// Tells thieves how many nanoseconds the owner takes for an item. Only the owner calls it.
     void set_item_time(std::int64_t ns) noexcept {
-        // Order: relaxed, both; an estimate.
-        if (item_ns_.load(std::memory_order_relaxed) != ns) {
+        // Order: relaxed, both; an estimate. In a model, the items take no time.
+        if (!Platform::model && item_ns_.load(std::memory_order_relaxed) != ns) {
             item_ns_.store(ns, std::memory_order_relaxed);
         }
     }
 
+    /// Returns how many nanoseconds the owner takes for an item, on average.
+    std::int64_t item_time() const noexcept {
+        return item_ns_.load(std::memory_order_relaxed); // Order: relaxed; an estimate.
+    }
+
     /// Returns true if a thief should leave the items to the owner: the owner probably takes all of
-    /// them within `run_ns` nanoseconds, and no item is known to have waited for `delay_ns`. An item
-    /// is known to have waited if two calls of this function saw it that far apart. So if thieves
-    /// call this function again and again, an item that the owner does not take is left to the
-    /// owner for at most 2 * delay_ns, plus the time between two calls.
+    /// them within `run_ns` nanoseconds, and no item is known to have waited for `delay_ns`. An
+    /// item is known to have waited if two calls of this function saw it that far apart. So if
+    /// thieves call this function again and again, an item that the owner does not take is left to
+    /// the owner for at most 2 * delay_ns, plus the time between two calls.
     bool is_left_to_owner(std::int64_t run_ns, std::int64_t delay_ns) noexcept {
         // Order: relaxed, all; snapshots.
         const position first = real_of(head_.load(std::memory_order_relaxed));

@@ -54,6 +54,20 @@
 // One worker may have several roles. A worker with a role may find a job to run. If the role is
 // still needed, the worker first wakes another one, which takes over the role (hand_over_roles()).
 //
+// A server has brief jobs: a request is read and answered in a few microseconds. If each event woke
+// a second worker, the wakes would cost more than the jobs. So while jobs run, one worker is the
+// timed sleeper, even if all workers sleep for short times, and these rules hold:
+//
+//   - A worker that leaves the driver wakes no other worker for the jobs that it got there if it
+//     will probably run all of them within 100 us. The timed sleeper looks for them
+//     (is_brief()).
+//   - The timed sleeper does not sleep in the driver while the other workers run brief jobs, have
+//     none queued and enter the driver often. If they have not done so during its sleep, it enters
+//     the driver (leaves_driver()).
+//
+// If one of these jobs computes for long, the other jobs and new events wait for at most one timed
+// sleep.
+//
 // The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
 // time in `until_`. A thread that adds a timer reads `until_`, and so learns whether a worker must
 // wake earlier. (In core/timer.hpp, the protocol [timer_queue.next] calls this time `until`, and
@@ -129,8 +143,19 @@ public:
     // Acquires the driver until leave(). Returns nullptr if there is none, or if it is in use.
     driver* try_enter() noexcept {
         // Order: acquire [driver.lock]; sees what the previous thread did in the driver.
-        return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
+        if (!is_free() || taken_.exchange(true, std::memory_order_acquire)) {
+            return nullptr;
+        }
+        // Order: relaxed; only the thread in the driver writes it.
+        visits_.store(visits() + 1, std::memory_order_relaxed);
+        return driver_;
     }
+
+    // Returns how often a thread has acquired the driver, modulo 2^32.
+    std::uint32_t visits() const noexcept {
+        return visits_.load(std::memory_order_relaxed); // Order: relaxed; a hint.
+    }
+    bool exists() const noexcept { return driver_ != nullptr; }
 
     // Order: release [driver.lock]; the next thread in the driver sees what this thread did there.
     // Afterwards the caller calls is_free() [driver.free].
@@ -148,6 +173,7 @@ public:
 private:
     driver* const driver_;
     typename Platform::template atomic<bool> taken_{false};
+    typename Platform::template atomic<std::uint32_t> visits_{0};
 };
 
 // ---- The timer leader
@@ -584,6 +610,12 @@ private:
     // another processor.
     static constexpr std::int64_t least_steal_ns = Platform::model ? 0 : 2'000;
     static constexpr std::int64_t steal_delay_ns = Platform::model ? 0 : 5'000;
+    // If a worker has got jobs from the driver that it probably runs within this time, it wakes no
+    // other worker for them. A woken thread starts to run after about 5 us here and 30 us there. On
+    // a busy machine, it also takes a processor from a client.
+    static constexpr std::int64_t brief_jobs_ns = 100'000;
+    static constexpr std::int64_t brief_job_ns = 20'000;
+    static constexpr std::uint32_t often = 1U << 16; // visits of the driver
     static constexpr unsigned max_looks = Platform::model ? 1 : 20;
 
     // ---- The next job
@@ -641,8 +673,15 @@ private:
         bool leaves_rings = false; // to a worker that watches
         const bool is_substitute = thread_role::here().is_substitute;
         w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, how_.max_timed_sleep_ns);
+        // How often other workers have entered the driver during the last sleep of `w`. If `w` has
+        // just run a job or was woken for one, assumes that they will do so often.
+        std::uint32_t visits = driver_lock_.exists() ? often : 0;
         w.is_searching = true;
         w.left_jobs = false;
+        if (driver_lock_.exists()) {
+            w.global_interval.pause(Platform::now());
+            w.ring.set_item_time(w.global_interval.poll_ns());
+        }
         for (;;) {
             if (searching) {
                 bool more = woken && !w.take_woken_for_pinned();
@@ -669,7 +708,7 @@ private:
                     // sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
-                    unpark(idle_.end_search(more));
+                    unpark(idle_.end_search(more, w.keeps_jobs));
                     replace_blocked();
                     w.found_ns = Platform::now();
                     w.global_interval.wake(w.found_ns);
@@ -693,18 +732,24 @@ private:
                 w.is_searching = true;
             }
             w.ring.trim();
-            is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_, &leaves_rings);
+            is_timed =
+                idle_.announce(w.index, searching, uses_timed_sleeps_, &leaves_rings, visits != 0);
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
             // callers that have forked the arms usually run them soon. It takes the remaining arms
             // if another thread wakes it, or else before its first sleep that is not short.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
-            woken = !sees_work(w, leaves_arms, leaves_rings) &&
-                    !(is_substitute && owner_.has_idle_thread()) && sleep(w, is_timed);
+            const bool found = sees_work(w, leaves_arms, leaves_rings);
+            woken = !found && !(is_substitute && owner_.has_idle_thread()) &&
+                    sleep(w, is_timed, is_timed && leaves_driver(w, visits));
+            visits = !driver_lock_.exists() ? 0
+                     : woken                ? often
+                     : is_timed             ? driver_lock_.visits() - w.seen_visits
+                                            : 0;
             leaves_arms = leaves_arms && !woken;
             // Order: relaxed; stop() unparks all workers, and the token publishes the store.
             if (!woken || stopped_.load(std::memory_order_relaxed)) {
-                if (!idle_.retract(w.index) && !woken) {
+                if (!idle_.retract(w.index, found) && !woken) {
                     w.sleeper.park(deadline::never());
                     woken = true;
                 }
@@ -717,9 +762,12 @@ private:
     // return, `more` is true if there may be further jobs.
     runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept {
         fire_timers(w, Platform::now());
+        w.keeps_jobs = false;
         if (runnable* const own = take_local(w)) { // from timers and files
             // The worker was woken for another job, or has left jobs to their owners.
-            more = more || w.left_jobs || !has_nothing(w);
+            more = more || w.left_jobs;
+            w.keeps_jobs = !more && w.left_driver && is_brief(w);
+            more = more || !has_nothing(w);
             return own;
         }
         const bool woken = std::exchange(more, false);
@@ -732,6 +780,10 @@ private:
             r = steal(w, more);
             if (r == nullptr && after_timed_sleep) {
                 r = take_stale(w);
+                if (r == nullptr) {
+                    poll_driver(w); // it may have left the driver to a worker that still runs
+                    r = take_local(w);
+                }
             }
             if (r == nullptr && !but_arms) {
                 r = take_arm(w, more);
@@ -972,10 +1024,32 @@ private:
         }
         return nullptr;
     }
+    // Returns true if `w` will probably run all jobs of its ring within 100 us, and no other queue
+    // has a job for it.
+    bool is_brief(const worker& w) const noexcept {
+        return w.ring.size() * w.ring.item_time() <= brief_jobs_ns && injector_.empty() &&
+               !uses_classes();
+    }
+    // Returns true if the timed sleeper `w` need not sleep in the driver, because a worker runs and
+    // will probably enter the driver soon: its jobs are brief, it has none queued, and during the
+    // last sleep of `w`, workers have entered the driver `visits` times, which is about once in
+    // 100 us or more. If all workers sleep, returns false.
+    bool leaves_driver(const worker& w, std::uint32_t visits) const noexcept {
+        if (visits == 0 || !idle_.some_runs() ||
+            visits < w.timed_sleep_ns / (2 * first_timed_sleep_ns)) {
+            return false;
+        }
+        for (const worker& other : workers_) {
+            if (&other != &w && (!other.ring.empty() || other.ring.item_time() > brief_job_ns)) {
+                return false;
+            }
+        }
+        return true;
+    }
     void note_polls() noexcept {
         for (worker& other : workers_) {
-            // Order: relaxed; usually one worker uses it at a time. If two do, a job is taken from a
-            // LIFO slot sooner or later.
+            // Order: relaxed; usually one worker uses it at a time. If two do, a job is taken from
+            // a LIFO slot sooner or later.
             other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
         }
     }
@@ -1115,9 +1189,10 @@ private:
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, how_.max_timed_sleep_ns);
     }
 
-    // Sleeps. Returns true if another thread woke the worker. Returns false if the worker woke for
-    // a role: the time of the role has come, or the driver has returned.
-    bool sleep(worker& w, bool is_timed) noexcept {
+    // Sleeps, in the driver if it is free and `but_driver` is false. Returns true if another thread
+    // woke the worker. Returns false if the worker woke for a role: the time of the role has come,
+    // or the driver has returned.
+    bool sleep(worker& w, bool is_timed, bool but_driver) noexcept {
         std::int64_t until = never;
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
         if (is_timed) {
@@ -1126,7 +1201,8 @@ private:
             w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, how_.max_timed_sleep_ns);
         }
         until = (std::min)(until, w.lead_until);
-        driver* const io = driver_lock_.try_enter();
+        driver* const io = but_driver ? nullptr : driver_lock_.try_enter();
+        w.seen_visits = driver_lock_.visits();
         w.parked.add(1);
         const bool woken = park_worker(w.sleeper, &w, w.index, deadline::at_ns(until), io,
                                        how_.trace, &service_executor<Platform>);

@@ -361,8 +361,7 @@ public:
 
     // Called when the worker checks at `now`. Computes the next interval.
     void restart(std::int64_t now) noexcept {
-        const std::int64_t each = (now - since_) / (std::max)(polls_, 1U);
-        average_ns_ += (std::clamp<std::int64_t>(each, 1, max_poll_ns) - average_ns_) / 10;
+        add((now - since_) / (std::max)(polls_, 1U));
         interval_ =
             static_cast<unsigned>(std::clamp<std::int64_t>(target_ns / average_ns_, 8, 128));
         since_ = now;
@@ -381,6 +380,15 @@ public:
     // Returns the average time of a poll in nanoseconds.
     std::int64_t poll_ns() const noexcept { return average_ns_; }
 
+    // Called when the worker has no more job, at `now`. Counts the polls since the last check or
+    // sleep.
+    void pause(std::int64_t now) noexcept {
+        if (polls_ != 0) {
+            add((now - since_) / polls_);
+            wake(now);
+        }
+    }
+
     // Called when the worker has slept. The time of the sleep does not count.
     void wake(std::int64_t now) noexcept {
         since_ = now;
@@ -388,6 +396,10 @@ public:
     }
 
 private:
+    void add(std::int64_t each) noexcept {
+        average_ns_ += (std::clamp<std::int64_t>(each, 1, max_poll_ns) - average_ns_) / 10;
+    }
+
     static constexpr std::int64_t target_ns = 1'000'000;
     static constexpr std::int64_t max_poll_ns = 100'000'000; // a longer poll counts as this long
 
@@ -499,10 +511,12 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the timed sleeper
     std::int64_t found_ns = 0;       // when its last search has found a job
+    std::uint32_t seen_visits = 0;   // of the driver, before its last sleep as the timed sleeper
     runnable* yielded = nullptr;     // must be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it is a chain that has paused
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool left_jobs = false;          // its last search has left jobs to their owners
+    bool keeps_jobs = false;         // its last search has found jobs that it will run soon
     bool must_check_leader = false;  // perhaps no sleeper wakes for the next timer
     bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
