@@ -93,7 +93,6 @@ TEST_CASE("fork_policy: at most max_workers threads take part, and calls inside 
         };
         algorithms();
         s.spawn(algorithms).join();
-        // Of a limit of 20, a worker that waits for an arm, and the thread that runs it meanwhile.
         CHECK(all.most() <= static_cast<int>(most));
         CHECK(each.most() <= 2);
     }
