@@ -103,6 +103,10 @@ template <unsigned Count> void add(leaf_time each) {
 
 // ---- A task behind a loop
 
+void yielding_loop(bide_pool& on, std::size_t count, auto body) {
+    bide::parallel_for({on.scheduler(), {.yield_to_tasks = true}}, std::size_t{0}, count, body);
+}
+void yielding_loop(auto& on, std::size_t count, auto body) { loop(on, count, body); }
 void spawn_and_wait(bide_pool& on, auto task) { on.scheduler().spawn(task).join(); }
 #if defined(BIDE_BENCH_HAS_TBB)
 void spawn_and_wait(tbb_pool& on, auto task) {
@@ -127,7 +131,7 @@ template <class Pool> measured start_behind_loop(unsigned count) {
     std::thread caller([&] {
         while (!is_over) {
             pool.loop_from_outside([&] {
-                loop(pool, std::size_t{1} << 22, [](std::size_t i) {
+                yielding_loop(pool, std::size_t{1} << 22, [](std::size_t i) {
                     for (int step = 0; step < 16; ++step) {
                         asm volatile("" : "+r"(i));
                     }

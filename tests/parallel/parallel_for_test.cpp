@@ -138,6 +138,7 @@ TEST_CASE("parallel_for: each index is visited once, up to the first that throws
         const int first = static_cast<int>(script.chance.below(100)) - 50;
         bide::fork_options options;
         options.grain = script.chance.below(2) == 0 ? 0 : script.chance.below(200);
+        options.yield_to_tasks = true;
         visits v(n);
         const auto visit = [&](int i) {
             const auto at = static_cast<std::uint32_t>(i - first);
@@ -199,7 +200,8 @@ TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that
         script.hunger = script.chance.below(5);
         const auto n = 1 + script.chance.below(1'000);
         bide::fork_progress progress;
-        const bide::fork_options options{1 + script.chance.below(100), {}, &progress};
+        const bide::fork_options options{
+            .grain = 1 + script.chance.below(100), .progress = &progress, .yield_to_tasks = true};
         std::vector<std::size_t> leaves; // found by the changes of the progress
         std::uint64_t done = 0;
         const auto body = [&](int) {

@@ -263,19 +263,19 @@ template <bool FromWorker> void start_task_in_loop(scheduler& s, std::size_t gra
     const auto task = [&] { ran = true; };
     const auto loop = [&] {
         const auto end = std::chrono::steady_clock::now() + test::patience / 2;
-        bide::parallel_for({s, {.grain = grain, .stop = stop.get_token()}}, std::size_t{0},
-                           std::numeric_limits<std::size_t>::max(), [&](std::size_t) {
-                               const unsigned me = s.this_worker().value_or(2);
-                               visited[me] = true;
-                               if (FromWorker && me == caller && visited[1 - me] &&
-                                   !is_spawned.exchange(true)) {
-                                   s.spawn(task).detach(); // lies in the LIFO slot of this worker
-                               }
-                               const bool is_late = std::chrono::steady_clock::now() > end;
-                               if (ran || is_late) {
-                                   stop.request_stop();
-                               }
-                           });
+        bide::parallel_for(
+            {s, {.grain = grain, .stop = stop.get_token(), .yield_to_tasks = true}}, std::size_t{0},
+            std::numeric_limits<std::size_t>::max(), [&](std::size_t) {
+                const unsigned me = s.this_worker().value_or(2);
+                visited[me] = true;
+                if (FromWorker && me == caller && visited[1 - me] && !is_spawned.exchange(true)) {
+                    s.spawn(task).detach(); // lies in the LIFO slot of this worker
+                }
+                const bool is_late = std::chrono::steady_clock::now() > end;
+                if (ran || is_late) {
+                    stop.request_stop();
+                }
+            });
     };
     const auto loop_ends = [&] {
         try {
@@ -322,7 +322,7 @@ TEST_CASE("spread: a loop visits each element once while its workers leave it fo
     });
     int rounds = 0;
     test::eventually([&] {
-        bide::parallel_for(s, visits, [](unsigned char& n) { ++n; });
+        bide::parallel_for({s, {.yield_to_tasks = true}}, visits, [](unsigned char& n) { ++n; });
         ++rounds;
         return rounds == 200 || (rounds >= 20 && tasks > 1'000);
     });
@@ -330,4 +330,30 @@ TEST_CASE("spread: a loop visits each element once while its workers leave it fo
     spawner.join();
     CHECK(std::ranges::count(visits, static_cast<unsigned char>(rounds)) ==
           static_cast<std::ptrdiff_t>(visits.size()));
+}
+
+TEST_CASE("spread: iterations may wait for each other while tasks come, without yield_to_tasks",
+          "[promise.leaves-spread]") {
+    scheduler s(test::with(2, true));
+    std::atomic<bool> is_over{false};
+    test::team spawner(1, [&](int) {
+        while (!is_over) {
+            s.spawn([] {}).join();
+        }
+    });
+    for (int round = 0; round < 5; ++round) {
+        std::atomic<int> others{0};
+        bide::parallel_for(s, 0, 40, [&](int i) {
+            if (i == 0 && !test::eventually([&] { return others == 39; })) {
+                test::give_up(test::where(), "the other iterations do not run beside the long one");
+            }
+            const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+            while (i != 0 && std::chrono::steady_clock::now() < end) {
+            }
+            others += i == 0 ? 0 : 1;
+        });
+        CHECK(others == 39);
+    }
+    is_over = true;
+    spawner.join();
 }

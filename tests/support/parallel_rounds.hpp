@@ -34,7 +34,7 @@ struct chance_run {
     chance_run(jitter& chance, int round)
         : n(static_cast<int>(chance.below(1u << chance.below(12)))),
           script(run_seed() + static_cast<unsigned>(round)),
-          options{.grain = std::size_t{chance.below(40)}},
+          options{.grain = std::size_t{chance.below(40)}, .yield_to_tasks = true},
           first(static_cast<int>(chance.below(2 * static_cast<unsigned>(n) + 1))),
           second(first + static_cast<int>(chance.below(100))) {
         script.thieves = chance.below(5);

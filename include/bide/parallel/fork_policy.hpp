@@ -90,6 +90,14 @@ struct fork_options {
     /// throws std::invalid_argument.
     unsigned max_workers = no_limit;
 
+    /// If it is true, a worker that runs a part of a loop looks for tasks every 100 us, between two
+    /// leaves. If a task waits, the worker runs it, and leaves the rest of its part to the thread
+    /// that has forked it. So a task waits for about 100 us and not for the loop. Requires: no
+    /// iteration waits for another one. (The thread to which the rest is left could be in the
+    /// iteration that waits.) If it is false, a worker looks for tasks when its part has ended.
+    /// Reductions, sorts, and scans and filters that copy ignore this option.
+    bool yield_to_tasks = false;
+
     /// The value of max_workers that means no limit.
     static constexpr unsigned no_limit = (std::numeric_limits<unsigned>::max)();
 };

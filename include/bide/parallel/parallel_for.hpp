@@ -47,10 +47,10 @@
 // no arm, the chunk ends and the clock is read. The size of a longer chunk is rounded to 64
 // elements, for vector instructions.
 //
-// A worker that has taken a part looks for tasks between chunks. If it ends its part early because
-// of a task, it leaves the rest of the part to the owner of the arm, which continues there when it
-// comes to the arm (leaves_for_task() in fork_join.hpp). The arm that the worker has forked last is
-// a part of this rest, unless another thread has taken it.
+// With fork_options::yield_to_tasks, a worker that has taken a part looks for tasks between chunks.
+// If it ends its part early because of a task, it leaves the rest of the part to the owner of the
+// arm, which continues there when it comes to the arm (leaves_for_task() in fork_join.hpp). The arm
+// that the worker has forked last is a part of this rest, unless another thread has taken it.
 //
 // In some algorithms, the work on an element needs the result of all elements before it. For a
 // scan, that result is their sum. For a filter, it is the number of earlier elements that are kept,
@@ -220,7 +220,8 @@ public:
     parallel_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                   std::uint64_t least = 1, bool keeps_unit = false) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
-          least_(greater_of(unit_, least)), keeps_unit_(keeps_unit), state_(options, size) {}
+          least_(greater_of(unit_, least)), keeps_unit_(keeps_unit),
+          yields_(options.yield_to_tasks), state_(options, size) {}
 
     // Visits all elements. Afterwards the caller calls state().finish().
     // Throws: what a serial run would throw.
@@ -440,7 +441,7 @@ private:
     template <class Front>
     std::uint64_t run_ahead(Front& front, range rest, std::optional<typename Front::part>& done) {
         if constexpr (std::is_same_v<typename Front::part, Front>) {
-            const bool may_leave = forks_.may_leave();
+            const bool may_leave = yields_ && forks_.may_leave();
             state_.run(rest.first, 0, [&] { done.emplace(front, rest); });
             return advance(*done, rest, may_leave);
         } else {
@@ -534,6 +535,7 @@ private:
     const std::uint64_t unit_;
     const std::uint64_t least_;
     const bool keeps_unit_;
+    const bool yields_; // fork_options::yield_to_tasks
     state_type state_;
     typename platform::template atomic<std::uint64_t> learned_{0};
 };
