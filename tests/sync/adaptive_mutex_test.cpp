@@ -16,12 +16,15 @@ struct late : test::native {
     inline static std::atomic<int> asleep{0};
     inline static std::atomic<bool> stay{false};
     inline static std::atomic<std::int64_t> ahead{0}; // nanoseconds
+    inline static thread_local int yields = 0;
+    inline static std::atomic<int> yielded{0}; // how often the last sleeper had yielded before
 
     template <class Word>
     static bool futex_wait(const std::atomic<Word>& word, Word expected,
                            std::int64_t until) noexcept {
         constexpr bool is_wait = std::is_same_v<Word, bide::wait_status>;
         if constexpr (is_wait) {
+            yielded = yields;
             asleep.fetch_add(1);
         }
         const bool in_time = test::native::futex_wait(word, expected, until);
@@ -34,6 +37,10 @@ struct late : test::native {
         return in_time;
     }
     static std::int64_t now() noexcept { return test::native::now() + ahead.load(); }
+    static void yield() noexcept {
+        ++yields;
+        test::native::yield();
+    }
 
     static bool are_asleep(int n) {
         return test::eventually([n] { return asleep == n; });
@@ -180,6 +187,25 @@ TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is han
     late::ahead = 0;
 }
 
+TEST_CASE("adaptive_mutex: a thread yields to an owner that was handed it and has not run yet") {
+    mutex m;
+    const auto lock_it = [&](int) { const std::lock_guard held(m); };
+    m.lock();
+    test::team head(1, lock_it);
+    REQUIRE(late::are_asleep(1));
+    late::stay = true;
+    overtake(m); // and then it is the head's
+    REQUIRE(late::are_asleep(0));
+    test::team next(1, lock_it);
+    REQUIRE(late::are_asleep(1));
+    const int yields = late::yielded;
+    late::stay = false;
+    head.join();
+    next.join();
+    CHECK(yields == 1);
+    CHECK(is_free(m));
+}
+
 TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the next") {
     const bool next_is_thread = GENERATE(true, false);
     CAPTURE(next_is_thread);
@@ -271,6 +297,20 @@ template <class Mutex> struct waiting_coroutine {
     test::held frame;
 };
 
+// A mutex that was unlocked when two coroutines waited. The first one is to run next.
+struct two_waiting {
+    two_waiting() {
+        REQUIRE(is_locked);
+        m.unlock();
+    }
+
+    native_mutex m;
+    test::manual_executor later;
+    const bool is_locked = m.try_lock();
+    waiting_coroutine<native_mutex> first{m, later};
+    waiting_coroutine<native_mutex> second{m, later};
+};
+
 unsigned overtake_all(native_mutex& m) {
     unsigned overtakes = 0;
     for (; overtakes < 4 * native_mutex::max_overtakes && m.try_lock(); ++overtakes) {
@@ -283,12 +323,8 @@ unsigned overtake_all(native_mutex& m) {
 
 TEST_CASE("adaptive_mutex: a coroutine is overtaken until it runs, at most max_overtakes times",
           "[promise.bounded-overtaking]") {
-    native_mutex m;
-    test::manual_executor later;
-    m.lock();
-    waiting_coroutine first(m, later);
-    waiting_coroutine second(m, later);
-    m.unlock();
+    two_waiting of;
+    auto& [m, later, is_locked, first, second] = of;
     CHECK(overtake_all(m) == native_mutex::max_overtakes);
     CHECK(later.run_all() == 1);
     REQUIRE(first.lock.owns_lock());
@@ -302,12 +338,8 @@ TEST_CASE("adaptive_mutex: a coroutine is overtaken until it runs, at most max_o
 
 TEST_CASE("adaptive_mutex: a coroutine that runs while it is overtaken is handed it next",
           "[promise.bounded-overtaking]") {
-    native_mutex m;
-    test::manual_executor later;
-    m.lock();
-    waiting_coroutine first(m, later);
-    waiting_coroutine second(m, later);
-    m.unlock();
+    two_waiting of;
+    auto& [m, later, is_locked, first, second] = of;
     REQUIRE(m.try_lock());
     CHECK(later.run_all() == 1);
     CHECK(first.end == test::wait_end::nothing_yet);
