@@ -3,10 +3,10 @@
 #define BIDE_INTEROP_STD_EXECUTION_HPP
 
 /// \file
-/// Makes the parallel algorithms of libstdc++ run on the workers of bide: std::sort(std::execution::
-/// par, ...) and all others, without libtbb. Link the CMake target bide::std_execution, and include
-/// <execution> as before. Without CMake, include this header in place of <execution>, and before
-/// any header that includes <execution>.
+/// Makes the parallel algorithms of libstdc++, such as std::sort() with std::execution::par, run on
+/// the workers of bide, without libtbb. Link the CMake target bide::std_execution, and include
+/// `<execution>` as before. Without CMake, include this header in place of `<execution>`, and before
+/// any header that includes `<execution>`.
 ///
 /// An algorithm runs on the scheduler of its caller: in a task, or in an arm of a fork-join, on
 /// scheduler::current(). On any other thread it runs on the scheduler that was given to
