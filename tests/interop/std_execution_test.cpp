@@ -1,6 +1,6 @@
 #include <support/alloc.hpp>
-#include <support/death.hpp>
 #include <support/narrow_iterator.hpp>
+#include <support/scheduling.hpp>
 #include <support/std_algorithms.hpp>
 #include <support/test.hpp>
 
@@ -153,13 +153,23 @@ TEST_CASE("std_execution: without memory an algorithm runs alone, or throws std:
     CHECK(has_thrown == test::counts_allocations());
 }
 
-#if BIDE_TESTS_CAN_DIE && !defined(__SANITIZE_THREAD__)
+#if BIDE_TESTS_CAN_DIE_AT_WORK
 TEST_CASE("std_execution: any other exception terminates the program") {
     const auto dies = [](auto f) { return test::run_child(f).has_aborted(); };
     CHECK(dies([] {
         std::vector<int> numbers(5'000);
         std::for_each(std::execution::par, numbers.begin(), numbers.end(),
                       [](int&) { throw std::runtime_error("a body"); });
+    }));
+    CHECK(dies([] { // a loop that is expected to be too short for a fork-join
+        std::vector<int> numbers(100);
+        for (int round = 0; round != 200; ++round) {
+            std::for_each(std::execution::par, numbers.begin(), numbers.end(), [round](int&) {
+                if (round == 199) {
+                    throw std::runtime_error("a body");
+                }
+            });
+        }
     }));
     CHECK(dies([] {
         std::vector<int> numbers(5'000);

@@ -3,10 +3,10 @@
 #define BIDE_INTEROP_STD_EXECUTION_HPP
 
 /// \file
-/// Makes the parallel algorithms of libstdc++ run on the workers of bide: std::sort(std::execution::
-/// par, ...) and all others, without libtbb. Link the CMake target bide::std_execution, and include
-/// `<execution>` as before. Without CMake, include this header in place of `<execution>`, and
-/// before any header that includes it.
+/// Makes the parallel algorithms of libstdc++, such as std::sort() with std::execution::par, run on
+/// the workers of bide, without libtbb. Link the CMake target bide::std_execution, and include
+/// `<execution>` as before. Without CMake, include this header in place of `<execution>`, and before
+/// any header that includes `<execution>`.
 ///
 /// An algorithm runs on the scheduler of its caller: in a task, or in an arm of a fork-join, on
 /// scheduler::current(). On any other thread it runs on the scheduler that was given to
@@ -139,24 +139,21 @@ public:
     }
 
     template <class F> void enter(F&& f) const {
-        enter_or_run(f, [this](const auto& run) { forker(*scheduler_).enter(run); });
+        bool runs = false;
+        enter_or_run(f, runs, [this](const auto& run) { forker(*scheduler_).enter(run); });
     }
 
     template <std::int64_t LongestNs, class Brief, class F>
     void enter_loop(std::uint64_t iterations, const Brief& run_briefly, F&& f) const {
         static_assert(LongestNs == longest_ns || LongestNs == 0);
-        bool is_done = false;
-        const auto rest = [&] {
-            if (!is_done) {
-                f();
-            }
-        };
+        bool runs = false;
         const auto briefly = [&](std::int64_t begin, std::int64_t most_ns) {
+            runs = true;
             const std::int64_t end = run_briefly(begin, most_ns);
-            is_done = end != 0;
+            runs = false;
             return end;
         };
-        enter_or_run(rest, [&](const auto& run) {
+        enter_or_run(f, runs, [&](const auto& run) {
             enter_loop_(*scheduler_, iterations, std_brief(briefly), std_call<void>(run));
         });
     }
@@ -179,11 +176,12 @@ private:
         detail::in_fork<longest_ns>(on, [&run] { run(); }, iterations, run_briefly);
     }
 
-    // Calls enter(f). If that did not call f, calls f. An exception of f is thrown on.
-    template <class F, class Enter> void enter_or_run(const F& f, const Enter& enter) const {
-        bool has_begun = false;
+    // Calls enter(f). If that throws while neither f nor a part of the loop runs, as `runs` says,
+    // the calling thread could not enter a fork-join, and f is called without one.
+    template <class F, class Enter>
+    void enter_or_run(const F& f, bool& runs, const Enter& enter) const {
         const auto run = [&] {
-            has_begun = true;
+            runs = true;
             f();
         };
         try {
@@ -191,7 +189,7 @@ private:
                 return enter(run);
             }
         } catch (...) {
-            if (has_begun) {
+            if (runs) {
                 throw;
             }
         }
