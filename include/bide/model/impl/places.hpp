@@ -40,6 +40,18 @@ public:
         }
         return last.number;
     }
+    // Returns a number below `none` that stands for the address, without a look-up. Returns `none`
+    // if the code is not in the program.
+    static int brief(const void* address) noexcept {
+        const std::uintptr_t distance = reinterpret_cast<std::uintptr_t>(address) - lowest();
+        return distance < farthest ? -2 - static_cast<int>(distance) : none;
+    }
+    // Returns the number of the place for which `number` stands. Returns other numbers unchanged.
+    int number_of_brief(int number) {
+        return number >= none ? number
+                              : add(none, reinterpret_cast<const void*>(
+                                              lowest() + static_cast<std::uintptr_t>(-2 - number)));
+    }
     int caller_of(int place) const noexcept {
         return place < 0 ? none : all_[static_cast<std::size_t>(place)].caller;
     }
@@ -51,6 +63,12 @@ public:
     }
 
 private:
+    // The code of the program is at these addresses, less than 1 GiB from this function.
+    static constexpr std::uintptr_t farthest = (std::uintptr_t{1} << 31) - 2;
+    static std::uintptr_t lowest() noexcept {
+        return reinterpret_cast<std::uintptr_t>(&is_of_system) - farthest / 2;
+    }
+
     struct entry {
         std::uintptr_t address = 0;
         int caller = none;
