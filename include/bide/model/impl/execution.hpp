@@ -430,7 +430,8 @@ public:
         if (where.is_given != 0 || (seen_orders == nullptr && changes.empty())) {
             return o;
         }
-        const weakening here{resolved(where), slot, o, o};
+        const site line = resolved(where);
+        const weakening here{line.file == nullptr ? where : line, slot, o, o};
         const auto same = [&](const weakening& w) { return is_same_order(w, here); };
         if (seen_orders != nullptr &&
             std::none_of(seen_orders->begin(), seen_orders->end(), same)) {

@@ -206,11 +206,12 @@ std::string freed_text(const heap::freed_block* block) {
 
 void access_var(execution& x, failure what, clash::access how, int object, const void* at,
                 const void* code) {
-    const site where = place_of(code);
+    const int place = code_places::brief(code);
     const bool exists = object == outside || x.mem().is_plain(object);
-    const std::string* const wrong = x.mem().access_plain(how, object, x.self().knows, where.line);
+    const std::string* const wrong = x.mem().access_plain(how, object, x.self().knows, place);
     if (wrong != nullptr && !exists) {
-        x.fail_now(failure::lifetime, *wrong + freed_text(heap::freed_block_of(at)), where);
+        x.fail_now(failure::lifetime, *wrong + freed_text(heap::freed_block_of(at)),
+                   place_of(code));
     }
     fail_if(x, what, wrong);
 }

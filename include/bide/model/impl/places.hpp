@@ -8,6 +8,7 @@
 
 #include <bide/model/impl/heap.hpp>
 
+#include <array>
 #include <cstdio>
 #include <string>
 #include <unordered_map>
@@ -32,12 +33,24 @@ public:
     // Returns the number of the place: the code before the return address `address`, in a function
     // that was called at the place `caller`.
     int add(int caller, const void* address) {
-        const auto [at, fresh] =
-            numbers_.try_emplace({reinterpret_cast<std::uintptr_t>(address), caller}, size());
-        if (fresh) {
-            all_.push_back({reinterpret_cast<std::uintptr_t>(address), caller, {}, {}, false});
+        const key wanted{reinterpret_cast<std::uintptr_t>(address), caller};
+        recent& last = recent_[hash()(wanted) >> 56];
+        if (last.number == none || !(last.of == wanted)) {
+            last = {wanted, number_of(wanted)};
         }
-        return at->second;
+        return last.number;
+    }
+    // Returns a number below `none` that stands for the address, without a look-up. Returns `none`
+    // if the code is not in the program.
+    static int brief(const void* address) noexcept {
+        const std::uintptr_t distance = reinterpret_cast<std::uintptr_t>(address) - lowest();
+        return distance < farthest ? -2 - static_cast<int>(distance) : none;
+    }
+    // Returns the number of the place for which `number` stands. Returns other numbers unchanged.
+    int number_of_brief(int number) {
+        return number >= none ? number
+                              : add(none, reinterpret_cast<const void*>(
+                                              lowest() + static_cast<std::uintptr_t>(-2 - number)));
     }
     int caller_of(int place) const noexcept {
         return place < 0 ? none : all_[static_cast<std::size_t>(place)].caller;
@@ -50,6 +63,12 @@ public:
     }
 
 private:
+    // The code of the program is at these addresses, less than 1 GiB from this function.
+    static constexpr std::uintptr_t farthest = (std::uintptr_t{1} << 31) - 2;
+    static std::uintptr_t lowest() noexcept {
+        return reinterpret_cast<std::uintptr_t>(&is_of_system) - farthest / 2;
+    }
+
     struct entry {
         std::uintptr_t address = 0;
         int caller = none;
@@ -68,6 +87,19 @@ private:
                    0x9e37'79b9'7f4a'7c15u;
         }
     };
+    // A place that add() has returned.
+    struct recent {
+        key of;
+        int number = none;
+    };
+
+    int number_of(const key& wanted) {
+        const auto [at, fresh] = numbers_.try_emplace(wanted, size());
+        if (fresh) {
+            all_.push_back({wanted.address, wanted.caller, {}, {}, false});
+        }
+        return at->second;
+    }
     // The lines of an instruction, from the innermost inlined function outwards.
     using lines = std::vector<std::pair<std::string, int>>;
 
@@ -199,6 +231,7 @@ private:
     }
 #endif
 
+    std::array<recent, 256> recent_;
     std::vector<entry> all_;
     std::unordered_map<key, int, hash> numbers_;
     std::unordered_map<std::uintptr_t, lines> known_;

@@ -36,7 +36,13 @@ inline std::string text(site s) {
 }
 
 // Returns the site of a number in code_places.
-inline site site_at(int place) { return place < 0 ? site{} : site{in_code, place, 0}; }
+inline site site_at(int place) {
+    if (place == code_places::none) {
+        return {};
+    }
+    const heap::leave guard;
+    return {in_code, places().number_of_brief(place), 0};
+}
 
 // Returns true if the event is a part of a futex call.
 inline bool is_futex(const event& e) { return std::strncmp(e.text, "futex_", 6) == 0; }

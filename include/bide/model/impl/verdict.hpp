@@ -148,7 +148,7 @@ public:
         for (const weakening& w : seen) {
             candidate c{w};
             for (const event& e : x.mem().events) {
-                if (same_place(resolved(e.where), w.where)) {
+                if (same_place(resolved(e.where), w.where) || same_place(e.where, w.where)) {
                     c.reads =
                         c.reads || e.what == event::kind::read || e.what == event::kind::fence;
                     c.writes = c.writes || (w.slot == 0 && (e.what == event::kind::write ||
