@@ -16,15 +16,12 @@ struct late : test::native {
     inline static std::atomic<int> asleep{0};
     inline static std::atomic<bool> stay{false};
     inline static std::atomic<std::int64_t> ahead{0}; // nanoseconds
-    inline static thread_local int yields = 0;
-    inline static std::atomic<int> yielded{0}; // how often the last sleeper had yielded before
 
     template <class Word>
     static bool futex_wait(const std::atomic<Word>& word, Word expected,
                            std::int64_t until) noexcept {
         constexpr bool is_wait = std::is_same_v<Word, bide::wait_status>;
         if constexpr (is_wait) {
-            yielded = yields;
             asleep.fetch_add(1);
         }
         const bool in_time = test::native::futex_wait(word, expected, until);
@@ -37,10 +34,6 @@ struct late : test::native {
         return in_time;
     }
     static std::int64_t now() noexcept { return test::native::now() + ahead.load(); }
-    static void yield() noexcept {
-        ++yields;
-        test::native::yield();
-    }
 
     static bool are_asleep(int n) {
         return test::eventually([n] { return asleep == n; });
@@ -185,25 +178,6 @@ TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is han
     head.join();
     CHECK(locked);
     late::ahead = 0;
-}
-
-TEST_CASE("adaptive_mutex: a thread yields to an owner that was handed it and has not run yet") {
-    mutex m;
-    const auto lock_it = [&](int) { const std::lock_guard held(m); };
-    m.lock();
-    test::team head(1, lock_it);
-    REQUIRE(late::are_asleep(1));
-    late::stay = true;
-    overtake(m); // and then it is the head's
-    REQUIRE(late::are_asleep(0));
-    test::team next(1, lock_it);
-    REQUIRE(late::are_asleep(1));
-    const int yields = late::yielded;
-    late::stay = false;
-    head.join();
-    next.join();
-    CHECK(yields == 1);
-    CHECK(is_free(m));
 }
 
 TEST_CASE("adaptive_mutex: a head that gives up while it floats grants it to the next") {

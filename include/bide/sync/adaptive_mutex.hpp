@@ -33,12 +33,6 @@ template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 // it the mutex. While such a coroutine is on its way, no other waiter is woken. If `left` is zero
 // then, an unlock keeps the mutex locked for the coroutine.
 //
-// If a thread is handed the mutex while it sleeps or waits for a processor, the mutex stays unused
-// until the thread runs. Such an owner is `late`. Other threads may occupy the processor that it
-// needs. So a caller of lock() yields once before it queues itself. If such callers queued
-// themselves at once, all running threads would soon sleep, and the unlocks would wake them one
-// after the other.
-//
 // Other coroutines, wakers of other libraries, cases of a select and waiters of a
 // condition_variable are always handed the mutex. They are never woken just to try to take it.
 //
@@ -48,8 +42,6 @@ template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 //   notified   the head of the queue is awake and will try to take the mutex
 //   handoff    the head is handed the mutex next; with `resumed`, the coroutine may take it
 //   resumed    a coroutine that was the head is no longer queued, and will try to take the mutex
-//   late       the mutex was handed to a thread that may not run yet. Only a hint that decides
-//              whether lock() yields. The unlock of that thread clears it
 //   left       how often the head, or the coroutine that was it, may still be overtaken
 //
 //   taken queued notified resumed
@@ -63,7 +55,6 @@ template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 //                                  coroutine; the coroutine tries
 //     0     1      0        0      never while the queue's lock is free: no thread would try
 //     -     -      1        1      never
-//     0     -      -        -      never with `late`
 //     (if queued and resumed are zero, so are notified, handoff and left)
 //
 // Why the head is not forgotten: if the head is a thread, the mutex floats only while `notified` is
@@ -132,10 +123,6 @@ public:
         };
         if (!until.is_poll()) {
             basic_spin<Platform>::briefly(worth_a_try); // stops if there are waiters
-            // Order: relaxed; a hint, try_take() decides.
-            if ((word_.load(std::memory_order_relaxed) & late) != 0) {
-                basic_spin<Platform>::yielding(worth_a_try, 1);
-            }
         }
         return try_take() ? wait_status::granted : waits::until(*this, 1, until);
     }
@@ -332,7 +319,6 @@ private:
     static constexpr word notified = 16;
     static constexpr word handoff = 32;
     static constexpr word resumed = 64;
-    static constexpr word late = 128;
     static constexpr word one_left = 256;
 
     // Returns the word of a mutex that a new owner has just taken. If there are waiters, `left` in
@@ -355,7 +341,7 @@ private:
             if ((seen & taken) == 0) {
                 fatal("adaptive_mutex", owner, "unlocked while not locked");
             }
-            word next = seen & ~(taken | late);
+            word next = seen & ~taken;
             if ((seen & resumed) != 0) {
                 next = seen < one_left ? seen | handoff : next - one_left;
             } else if ((seen & queued) != 0) {
@@ -374,7 +360,7 @@ private:
         }
         // This thread holds the mutex and now acquires the queue's lock. From then on, other
         // threads change only the lock's `parked` bit, so the steps below may store the whole word.
-        seen = lock_word::acquire(word_) & ~(lock_word::both | late);
+        seen = lock_word::acquire(word_) & ~lock_word::both;
         if ((seen & queued) == 0) {
             lock_word::release_as(word_, 0);
             return;
@@ -411,18 +397,16 @@ private:
     // Requires: the caller holds the mutex and the lock of the queue.
     void hand_over() noexcept {
         basic_wake_list<Platform> granted;
-        word mark = 0;
         while (granted.empty() && !queue_.empty()) {
             if (node& head = queue_.pop(); head.claim()) { // else: another case was chosen
                 head.commit();
                 granted.push(head);
-                mark = head.has_waker() ? 0 : late;
                 BIDE_PROBE(hand_over, this, &head, 1);
             }
         }
         // Order: release [lock_bits.release], by release_as(); it is also the release
         // [adaptive_mutex.unlock].
-        lock_word::release_as(word_, granted.empty() ? 0 : taken_anew() | mark);
+        lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
         granted.publish(wait_status::granted);
     }
     // Called when the head is awake. Spins for a bounded time and tries to take the mutex. Returns
