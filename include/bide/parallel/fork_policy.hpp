@@ -86,7 +86,8 @@ struct fork_options {
     /// The maximum number of threads that run parts of the call at the same time. The calling
     /// thread is one of them, even if it is no worker. With 1, the calling thread runs all parts.
     /// The limit also holds for calls inside of the call, together; such a call may have a lower
-    /// limit of its own. By default, there is no limit. If it is 0, the constructor of fork_policy
+    /// limit of its own. In more than four limits, one inside of the other, the calling thread runs
+    /// all parts. By default, there is no limit. If it is 0, the constructor of fork_policy
     /// throws std::invalid_argument.
     unsigned max_workers = no_limit;
 
