@@ -140,6 +140,29 @@ TEST_CASE("fork_policy: callers with limits of their own, and without, do not ch
     CHECK(crowds[2].most() == 0);
 }
 
+namespace {
+
+// Calls inside of calls, each with a limit.
+int leaves_of(bide::scheduler& s, int depth) {
+    std::atomic<int> leaves{depth == 0 ? 1 : 0};
+    if (depth != 0) {
+        const bide::fork_policy on(s, {.grain = 1, .max_workers = 3});
+        bide::parallel_for(on, 0, 2, [&](int) { leaves += leaves_of(s, depth - 1); });
+    }
+    return leaves;
+}
+
+} // namespace
+
+TEST_CASE("fork_policy: more limits, one inside of the other, than a worker enters") {
+    bide::scheduler s(test::with(4, true));
+    for (int round = 0; round < 20; ++round) {
+        REQUIRE(leaves_of(s, 7) == 128);
+    }
+    crowd all; // the limits are left
+    bide::parallel_for({s, {.grain = 1, .max_workers = 4}}, 0, 4, [&](int) { all.meet(4); });
+}
+
 TEST_CASE("fork_policy: no workers are bad input, more than there are elements or workers are not",
           "[promise.max-workers]") {
     bide::scheduler s(test::with(2, true));
