@@ -162,6 +162,8 @@ public:
         return scheduler_ != nullptr && forker(*scheduler_).wants_work(most);
     }
     const void* thread() const noexcept { return fork_context::here().lane; }
+    bool may_leave() const noexcept { return false; } // as without fork_options::yield_to_tasks
+    bool leaves_for_task(std::int64_t) const noexcept { return false; }
     unsigned workers() const noexcept {
         return scheduler_ != nullptr ? scheduler_->concurrency() : 1;
     }

@@ -506,7 +506,7 @@ private:
         // Called after the call of a read, with what is_armed_edge() was before.
         void note_read(bool was_armed, bool in_vain) const noexcept {
             if (was_armed) {
-                const int count = in_vain ? std::min(its->vain + 1, int{most_vain}) : 0;
+                const int count = in_vain ? (std::min)(its->vain + 1, int{most_vain}) : 0;
                 its->vain = static_cast<unsigned char>(count);
             }
         }
