@@ -312,7 +312,7 @@ TEST_CASE("spread: a task starts while all workers run parts of a loop", "[promi
 TEST_CASE("spread: a loop visits each element once while its workers leave it for tasks",
           "[promise.task-in-loop]") {
     scheduler s(test::with(4, true));
-    std::vector<unsigned char> visits(1 << 20);
+    std::vector<unsigned char> visits(1 << 18);
     std::atomic<bool> is_over{false};
     std::atomic<int> tasks{0};
     test::team spawner(1, [&](int) {
@@ -324,7 +324,7 @@ TEST_CASE("spread: a loop visits each element once while its workers leave it fo
     test::eventually([&] {
         bide::parallel_for({s, {.yield_to_tasks = true}}, visits, [](unsigned char& n) { ++n; });
         ++rounds;
-        return rounds == 200 || (rounds >= 20 && tasks > 1'000);
+        return rounds == 200 || (rounds >= 10 && tasks > 200);
     });
     is_over = true;
     spawner.join();
