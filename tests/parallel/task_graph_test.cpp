@@ -342,6 +342,16 @@ TEST_CASE("task_graph: a stop ends the waits of nodes and starts no more", "[pro
     never.set();
     graph.run(s);
     CHECK(after == 4);
+    // The nodes of a subgraph count, too.
+    task_graph outer;
+    after = 0;
+    outer.add([&](task_graph& inner) {
+        inner.add([&] { ++after; });
+        stop.request_stop();
+    });
+    stop = std::stop_source();
+    CHECK_THROWS_AS(outer.run(s, {.stop = stop.get_token(), .limit = limit}), stopped_error);
+    CHECK(after == 0);
     // A stop that skips nothing is none.
     graph.clear();
     stop = std::stop_source();

@@ -452,7 +452,11 @@ public:
     // Called when the function of the node has returned. Runs the subgraph `inner`, and then ends
     // the node. Requires: `inner` was checked.
     node* run_inner(node& n, graph_type& inner) noexcept {
-        if (this->was_cancelled() || inner.nodes().empty()) {
+        if (inner.nodes().empty()) {
+            return node_ended(n, 0);
+        }
+        if (this->was_cancelled()) [[unlikely]] {
+            skip();
             return node_ended(n, 0);
         }
         inner.begin(*this, &n);
