@@ -121,20 +121,18 @@ TEST_CASE("join_map: its destructor cancels the children, which may still use th
     scheduler s(workers(2));
     std::atomic<int> ended{0};
     {
-        join_map<int> map(s);
-        const auto child = [&](int n) -> task<> {
-            static_cast<void>(co_await this_task::sleep_for(1h).as_result());
-            map.cancel(n + 1);
-            map.spawn(n + 1'000, [] {});
-            ++ended;
-        };
         std::atomic<int> begun{0};
+        join_map<int> map(s);
+        const auto child = [](join_map<int>& in, std::atomic<int>& begins, std::atomic<int>& ends,
+                              int n) -> task<> {
+            ++begins;
+            static_cast<void>(co_await this_task::sleep_for(1h).as_result());
+            in.cancel(n + 1);
+            in.spawn(n + 1'000, [] {});
+            ++ends;
+        };
         for (int i = 0; i < 10; ++i) {
-            const auto counts = [&begun, &child, i]() -> task<> {
-                ++begun;
-                co_await child(i);
-            };
-            map.spawn(i, counts);
+            map.spawn(i, child(map, begun, ended, i));
         }
         REQUIRE(test::eventually([&] { return begun == 10; }));
     }
