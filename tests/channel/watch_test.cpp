@@ -445,6 +445,21 @@ TEST_CASE(
     CHECK(r.wait(is_two) == 2);
 }
 
+TEST_CASE("watch: a wait with a predicate ends by its limit while new values come all the time") {
+    watch w(1);
+    auto r = w.subscribe();
+    int calls = 0;
+    const auto is_late = [&](int n) {
+        w.send(n + 1);
+        return ++calls == 1'000;
+    };
+    std::stop_source stop = test::new_stop();
+    stop.request_stop();
+    CHECK(is_error(r.wait(stop.get_token(), is_late), errc::stopped));
+    CHECK(is_error(r.wait_for(0ms, is_late), errc::timeout));
+    CHECK(calls == 2);
+}
+
 TEST_CASE("watch: a value counts as seen only if the predicate and the copy do not throw") {
     bide::watch<fragile> w(fragile(1));
     auto r = w.subscribe();

@@ -340,6 +340,22 @@ TEST_CASE("unmodified: condition variables") {
         all->filled.notify_one();
         taker.join();
     });
+    fails("deleted by the thread that waited, before the notify", failure::race, [] {
+        auto* const all = new queue;
+        std::thread filler([all] {
+            {
+                const std::lock_guard held(all->lock);
+                all->values.push_back(7);
+            }
+            all->filled.notify_one();
+        });
+        {
+            std::unique_lock held(all->lock);
+            all->filled.wait(held, [&] { return !all->values.empty(); });
+        }
+        delete all;
+        filler.join();
+    });
     const auto waits_once = [](int timeouts) {
         std::mutex lock;
         std::condition_variable never_notified;

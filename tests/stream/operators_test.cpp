@@ -65,6 +65,16 @@ TEST_CASE("take and skip: a part of the items; take asks for no further item") {
     CHECK(all_of(bide::skip(&items, 1)) == std::vector{4});
 }
 
+TEST_CASE("zip and from_range: what is collected outlives a range that the stream owned") {
+    std::vector<std::string> names{"a", "b"};
+    auto pairs = all_of(bide::zip(from_range(&names), from_range(std::vector<int>{1, 2})));
+    static_assert(std::is_same_v<decltype(pairs), std::vector<std::pair<std::string, int>>>);
+    CHECK(pairs.at(1) == std::pair<std::string, int>("b", 2));
+    auto bits = all_of(from_range(std::vector<bool>{true, false}));
+    static_assert(std::is_same_v<decltype(bits), std::vector<bool>>);
+    CHECK((bits.at(0) && !bits.at(1)));
+}
+
 TEST_CASE("zip: pairs until one stream ends; items are moved") {
     const auto pairs = all_of(bide::zip(numbers(0, 3), numbers(5, 9)));
     CHECK(pairs == std::vector<std::pair<int, int>>{{0, 5}, {1, 6}, {2, 7}});

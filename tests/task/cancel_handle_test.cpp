@@ -91,7 +91,7 @@ TEST_CASE("scoped_join_handle: async_join that ends early cancels the task") {
             const auto early = co_await std::move(two).async_join().with_timeout(1ms);
             sum += !early && early.error() == bide::errc::timeout ? 10 : 0;
         } else {
-            sum += co_await std::move(two).async_join();
+            sum += co_await std::move(two);
         }
         co_return sum;
     };

@@ -1,6 +1,8 @@
 #include <bide/task/watch_wait.hpp>
 
 #include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/task/cancel_handle.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/coroutines.hpp>
 #include <support/tasks.hpp>
@@ -64,4 +66,26 @@ TEST_CASE(
     w.send(2);
     CHECK(std::move(h).join() == 2);
     CHECK(test::what_of([&] { static_cast<void>(std::move(other).join()); }) == "no");
+}
+
+TEST_CASE("watch: the wait of a task ends by a cancellation while new values come all the time") {
+    bide::scheduler s(test::workers(2));
+    bide::watch<int> w(1);
+    auto r = w.subscribe();
+    bide::cancel_handle me;
+    bide::event is_spawned;
+    int calls = 0;
+    const auto cancels = [&](int n) {
+        w.send(n + 1);
+        if (++calls == 3) {
+            is_spawned.wait();
+            me.cancel();
+        }
+        return calls == 1'000;
+    };
+    auto stopped = s.spawn(bide::async_wait(r, cancels));
+    me = bide::cancel_handle(stopped);
+    is_spawned.set();
+    CHECK(test::what_of([&] { static_cast<void>(std::move(stopped).join()); }) == "stopped");
+    CHECK(calls == 3);
 }

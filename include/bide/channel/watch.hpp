@@ -294,14 +294,25 @@ private:
     template <class Limit> result<void> wait_by(const Limit& limit) {
         return at_.state().collect(at_.reader(), at_.state().wait(at_.reader(), limit));
     }
+    static wait_status status_of(const deadline& limit) noexcept {
+        return limit.has_passed() ? wait_status::timed_out : wait_status::waiting;
+    }
+    static wait_status status_of(const typename Platform::stop_token& limit) noexcept {
+        return limit.stop_requested() ? wait_status::stopped : wait_status::waiting;
+    }
     template <class Limit, class Predicate>
     result<T> wait_to_see(const Limit& limit, Predicate& predicate) {
         for (;;) {
             if (auto seen = see_if(predicate)) {
                 return std::move(*seen);
             }
-            if (const auto changed = wait_by(limit); !changed) {
-                return unexpected{changed.error()};
+            // A wait does not look at its limit if there is a newer version already.
+            wait_status what = status_of(limit);
+            if (what == wait_status::waiting) {
+                what = at_.state().wait(at_.reader(), limit);
+            }
+            if (what != wait_status::granted) { // see_if() then counts the version as seen
+                return unexpected{errc_of(what)};
             }
         }
     }

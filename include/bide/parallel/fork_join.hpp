@@ -274,7 +274,10 @@ in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_brie
     static constinit basic_fork_call_site<native_platform> site;
     std::int64_t begin = 0;
     if constexpr (LongestNs != 0) {
-        const std::int64_t most_ns = site.alone_ns(core.pool(), LongestNs, iterations);
+        // Outside of a fork-join, a limit would not hold for the calls inside of the loop.
+        const std::int64_t most_ns = max_workers == fork_options::no_limit
+                                         ? site.alone_ns(core.pool(), LongestNs, iterations)
+                                         : 0;
         if (most_ns != 0) {
             begin = native_platform::now();
             if (const std::int64_t end = run_briefly(begin, most_ns); end != 0) {

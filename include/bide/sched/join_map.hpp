@@ -127,7 +127,7 @@ public:
 
     /// Starts a child. `source` is that of join_set::spawn().
     /// Returns: true if it was started; false if the map has the key already. `source` is destroyed
-    /// then.
+    /// then. While the call lasts, contains() and cancel() do not find the child yet.
     /// Throws: std::bad_alloc, what the copy of the key and Compare throw, and what the call of a
     /// function that returns a task throws. The map does not have the key then.
     template <class S>

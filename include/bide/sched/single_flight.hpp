@@ -142,8 +142,8 @@ private:
 
 template <class Key, class T, class Compare>
 struct flight : basic_flight<Key, flight<Key, T, Compare>, Compare, native_platform> {
-    outcome<T> end{unexpect, nullptr}; // nullptr: the work never ran
-    cancel_handle work;                // set by the first caller
+    std::optional<outcome<T>> end; // empty: the work never ran
+    cancel_handle work;            // set by the first caller
 };
 
 // Calls land(), in its destructor.
@@ -167,8 +167,8 @@ private:
 
 template <class Landing, class S> task<> fly(Landing mine, S work) {
     auto& end = mine.flight().end;
-    BIDE_TRY { end = co_await bide::as_outcome(std::move(work)); }
-    BIDE_CATCH { end = unexpected(std::current_exception()); } // of a move of the value
+    BIDE_TRY { end.emplace(co_await bide::as_outcome(std::move(work))); }
+    BIDE_CATCH { end.emplace(unexpect, std::current_exception()); } // of a move of the value
 }
 
 } // namespace detail
@@ -215,9 +215,10 @@ public:
     /// Returns a task. When it is awaited, it joins the flight of the key. If there is none, it
     /// begins one, which runs `work`: a task<T>, or a function that returns a task<T>. Otherwise
     /// `work` never begins. The value is that of the work of the flight.
-    /// Throws: when awaited, what the work of the flight throws, which may be a stopped_error if
-    /// the runner has shut down; what the copy of the value or the key and Compare throw;
-    /// stopped_error, if the awaiting task is cancelled; std::bad_alloc.
+    /// Throws: when awaited, what the work of the flight throws, which is a stopped_error if the
+    /// runner has shut down, or if the first caller had no memory to start the work; what the copy
+    /// of the value or the key and Compare throw; stopped_error, if the awaiting task is
+    /// cancelled; std::bad_alloc.
     /// Cancellation: the wait ends. The work is cancelled if no other caller waits for it. A later
     /// caller then begins another flight, even if the cancelled work has not ended yet.
     template <detail::task_source S>
@@ -234,14 +235,15 @@ public:
             mine.of.work = works_.spawn_with_handle(detail::fly(std::move(lands), std::move(work)));
         }
         co_await mine.of.landed.async_wait();
-        if (!mine.of.end) {
-            if (mine.of.end.error()) {
-                std::rethrow_exception(mine.of.end.error());
-            }
+        const std::optional<outcome<T>>& end = mine.of.end;
+        if (!end) {
             detail::throw_error(errc::stopped);
         }
+        if (!*end) {
+            std::rethrow_exception(end->error());
+        }
         if constexpr (!std::is_void_v<T>) {
-            co_return *std::as_const(mine.of.end);
+            co_return **end;
         }
     }
 

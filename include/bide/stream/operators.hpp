@@ -28,9 +28,9 @@ template <class Range>
 using element_t =
     std::iter_reference_t<decltype(std::begin(std::declval<stream_object<Range>&>()))>;
 template <class Range>
-using yielded_element_t =
-    std::conditional_t<std::is_lvalue_reference_v<element_t<Range>>, element_t<Range>,
-                       std::remove_cvref_t<element_t<Range>>>;
+using yielded_element_t = std::conditional_t<
+    std::is_lvalue_reference_v<element_t<Range>>, element_t<Range>,
+    std::iter_value_t<decltype(std::begin(std::declval<stream_object<Range>&>()))>>;
 
 } // namespace detail
 
@@ -85,10 +85,14 @@ template <stream S> async_generator<stream_item_t<S>> skip(S source, std::size_t
 // ---- Several streams
 
 /// Yields pairs of the items of two streams, until one of them ends. Asks `first` for its item, and
-/// then `second`. If only `second` has ended, the item of `first` is dropped.
+/// then `second`. If only `second` has ended, the item of `first` is dropped. An item that is a
+/// reference is copied.
 template <stream A, stream B>
-async_generator<std::pair<stream_item_t<A>, stream_item_t<B>>> zip(A first, B second) {
-    using both = std::pair<stream_item_t<A>, stream_item_t<B>>;
+async_generator<
+    std::pair<std::remove_cvref_t<stream_item_t<A>>, std::remove_cvref_t<stream_item_t<B>>>>
+zip(A first, B second) {
+    using both =
+        std::pair<std::remove_cvref_t<stream_item_t<A>>, std::remove_cvref_t<stream_item_t<B>>>;
     while (auto one = co_await detail::next_of(first)) {
         auto two = co_await detail::next_of(second);
         if (!two) {

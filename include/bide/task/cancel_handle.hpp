@@ -16,9 +16,9 @@ struct cancel_access;
 } // namespace detail
 
 /// Refers to a spawned task, or to none. spawn_with_handle() of a task_group and of a join_set
-/// returns it. A copy refers to the same task. The memory of the task, without its coroutine and
-/// its outcome, is kept until the last handle is destroyed. A handle may outlive the group and the
-/// scheduler of its task.
+/// returns it. A copy refers to the same task. The memory of the task, without its coroutine, is
+/// kept until the last handle is destroyed; so is its outcome, if its join_handle was detached. A
+/// handle may outlive the group and the scheduler of its task.
 ///
 /// \code
 /// bide::task_group group(workers);
@@ -62,7 +62,8 @@ public:
 
     /// Requests that the task ends, as join_handle::cancel() does.
     /// Returns: false if the task has ended, or if there is none.
-    /// Requires: `why` is not cancel_reason::none.
+    /// Requires: `why` is not cancel_reason::none. Of a child of a group, not
+    /// cancel_reason::shutdown either, which is a failure of the group.
     bool cancel(cancel_reason why = cancel_reason::requested) const noexcept {
         return task_ != nullptr && task_->cancel(why);
     }
@@ -143,6 +144,14 @@ public:
     /// Does not compile: the call consumes the handle, which must be an rvalue.
     template <class Refused = void> void async_join() & {
         static_cast<base&>(*this).template async_join<Refused>();
+    }
+    /// Waits as async_join() does.
+    typename base::awaiter operator co_await() && {
+        return typename base::awaiter(std::move(*this).async_join());
+    }
+    /// Does not compile: the wait consumes the handle, which must be an rvalue.
+    template <class Refused = void> void operator co_await() const& {
+        static_cast<const base&>(*this).template operator co_await <Refused>();
     }
 
 private:

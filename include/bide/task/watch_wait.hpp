@@ -7,6 +7,7 @@
 
 #include <bide/channel/watch.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -19,13 +20,16 @@ namespace bide { inline namespace BIDE_ABI {
 /// Returns: a task; its value is a copy of the value for which the predicate was true, or
 /// errc::closed. with_timeout() (task/with_deadline.hpp) limits its time.
 /// Throws: when awaited, what the predicate and the copy of T throw; stopped_error, if the awaiting
-/// task is cancelled.
+/// task is cancelled. If the predicate throws, the value may count as seen.
 /// Requires: no other thread or coroutine uses `of` before the task has ended.
 template <class T, std::predicate<const T&> Predicate>
 task<result<T>> async_wait(watch_receiver<T>& of, Predicate predicate) {
     for (;;) {
         if (auto seen = of.see_if(predicate)) {
             co_return std::move(*seen);
+        }
+        if (this_task::is_cancelled()) { // a wait that need not suspend does not look at this
+            detail::throw_error(errc::stopped);
         }
         const auto changed = co_await of.async_changed();
         if (!changed) {

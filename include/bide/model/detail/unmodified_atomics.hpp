@@ -235,7 +235,8 @@ bool bide_model_compare_exchange_any(std::size_t, void*, void*, void*, int,
 #define BIDE_MODEL_ANY(name)                                                                       \
     static constinit bide::model::detail::system_function<bool> system(name);                      \
     if (size != sizeof(bide_model_wide) && bide::model::detail::ops::in_body()) {                  \
-        bide::model::detail::ops::refuse("an atomic of more than 16 bytes", BIDE_MODEL_HERE);      \
+        bide::model::detail::ops::refuse("an atomic of another size than 1, 2, 4, 8 or 16 bytes",  \
+                                         BIDE_MODEL_HERE);                                         \
     }
 void bide_model_load_any(std::size_t size, void* address, void* to, int order) {
     BIDE_MODEL_ANY("__atomic_load")

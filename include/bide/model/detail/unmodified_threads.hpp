@@ -500,6 +500,9 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
         BIDE_MODEL_WRITTEN(object);                                                                \
         return BIDE_MODEL_BODY ? 0 : system(object);                                               \
     }
+// A wait and a wake are plain reads of it.
+#define BIDE_MODEL_READ(object)                                                                    \
+    bide::model::detail::ops::watch(object, sizeof *object, false, __builtin_return_address(0))
 BIDE_MODEL_MADE(pthread_mutex, pthread_mutex_t, pthread_mutexattr_t)
 BIDE_MODEL_MADE(pthread_rwlock, pthread_rwlock_t, pthread_rwlockattr_t)
 #undef BIDE_MODEL_MADE
@@ -516,12 +519,14 @@ int pthread_cond_destroy(pthread_cond_t* condition) noexcept {
 int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
     using namespace bide::model::detail;
     BIDE_MODEL_SYSTEM(int, pthread_cond_wait, "GLIBC_2.3.2");
+    BIDE_MODEL_READ(condition);
     return BIDE_MODEL_BODY ? wait_for_condition(condition, mutex, no_end, BIDE_MODEL_HERE)
                            : system(condition, mutex);
 }
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* end) {
     using namespace bide::model::detail;
     BIDE_MODEL_SYSTEM(int, pthread_cond_timedwait, "GLIBC_2.3.2");
+    BIDE_MODEL_READ(condition);
     return BIDE_MODEL_BODY
                ? wait_for_condition(condition, mutex, nanoseconds(*end), BIDE_MODEL_HERE)
                : system(condition, mutex, end);
@@ -530,6 +535,7 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
                            const timespec* end) {
     using namespace bide::model::detail;
     BIDE_MODEL_SYSTEM(int, pthread_cond_clockwait, nullptr);
+    BIDE_MODEL_READ(condition);
     return BIDE_MODEL_BODY
                ? wait_for_condition(condition, mutex, nanoseconds(*end), BIDE_MODEL_HERE)
                : system(condition, mutex, clock, end);
@@ -537,11 +543,13 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
 int pthread_cond_signal(pthread_cond_t* condition) noexcept {
     using namespace bide::model::detail;
     BIDE_MODEL_SYSTEM(int, pthread_cond_signal, "GLIBC_2.3.2");
+    BIDE_MODEL_READ(condition);
     return BIDE_MODEL_BODY ? wake_condition(condition, 1, BIDE_MODEL_HERE) : system(condition);
 }
 int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
     using namespace bide::model::detail;
     BIDE_MODEL_SYSTEM(int, pthread_cond_broadcast, "GLIBC_2.3.2");
+    BIDE_MODEL_READ(condition);
     return BIDE_MODEL_BODY
                ? wake_condition(condition, std::numeric_limits<int>::max(), BIDE_MODEL_HERE)
                : system(condition);

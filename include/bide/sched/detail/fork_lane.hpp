@@ -340,7 +340,11 @@ public:
     }
     // Returns true if another worker may take part in the fork-join of this lane.
     bool admits() const noexcept {
+        unsigned count = 0;
         for (const basic_fork_lane* at = limit(); at != nullptr; at = at->outer()) {
+            if (count++ == limits::most) {
+                return false; // enter() never succeeds
+            }
             // Order: seq_cst [idle.announce]; an owner reads it after it has published a job. If it
             // misses that a worker has left, that worker sees the job before it sleeps.
             if (at->inside_.load(std::memory_order_seq_cst) >= at->most()) {
