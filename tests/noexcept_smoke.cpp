@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -154,8 +155,9 @@ int main() {
     check(semaphore.available() == 2, "the permits come back");
 
     bide::shared_mutex shared;
-    check(shared.try_lock_shared() && !shared.try_lock(), "a reader keeps a writer out");
-    shared.unlock_shared();
+    const std::shared_lock reader(shared, std::try_to_lock);
+    const std::unique_lock writer(shared, std::try_to_lock);
+    check(reader && !writer, "a reader keeps a writer out");
 
     bide::synchronized_value<int> guarded(1);
     check(guarded.with([](int& number) { return ++number; }) == 2,

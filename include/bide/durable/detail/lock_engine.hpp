@@ -90,10 +90,10 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
     const auto rest = [end_ns] {
         return std::chrono::nanoseconds(end_ns - native_platform::now());
     };
-    if (!mine.update_lock.try_lock_for(rest())) {
+    const std::unique_lock updates(mine.update_lock, rest());
+    if (!updates) {
         return make_error_code(durable_errc::store_busy);
     }
-    const std::lock_guard updates(mine.update_lock, std::adopt_lock);
     const auto section = blocking_section();
     begin();
     // What the next try need not load, and boottime_ms() before it was read.
@@ -252,8 +252,7 @@ struct process_part final : slot_part, durable::process_knowledge {
             mine->leave();
             own_mark.reset();
         }
-        if (update_lock.try_lock()) {
-            const std::lock_guard held(update_lock, std::adopt_lock);
+        if (const std::unique_lock held(update_lock, std::try_to_lock); held) {
             watch.leave();
         }
     }
