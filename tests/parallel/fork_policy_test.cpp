@@ -163,6 +163,26 @@ TEST_CASE("fork_policy: more limits, one inside of the other, than a worker ente
     bide::parallel_for({s, {.grain = 1, .max_workers = 4}}, 0, 4, [&](int) { all.meet(4); });
 }
 
+TEST_CASE("fork_policy: a loop that has been short keeps its limit when it is long",
+          "[promise.max-workers]") {
+    bide::scheduler s(test::with(6, true));
+    crowd all;
+    const auto loop = [&](bool is_long) {
+        bide::parallel_for({s, {.max_workers = 2}}, 0, 2, [&](int) {
+            if (is_long) {
+                bide::parallel_for(s, 0, 400, [&](int) { all.visit(); });
+            }
+        });
+    };
+    for (int i = 0; i < 2'000; ++i) {
+        loop(false);
+    }
+    for (int i = 0; i < 10; ++i) {
+        loop(true);
+    }
+    CHECK(all.most() <= 2);
+}
+
 TEST_CASE("fork_policy: no workers are bad input, more than there are elements or workers are not",
           "[promise.max-workers]") {
     bide::scheduler s(test::with(2, true));
