@@ -1,6 +1,6 @@
 // # 15. A chat server with limits
 //
-// A client says its name, and from then on hears what all others say. No client can harm the others: the number
+// A client says its name, and from then on hears what the other clients say. No client can harm another one: the number
 // of places is limited, and so are the length and the rate of messages and the time without one; and a client that does
 // not read misses messages, while no other waits for it. SIGTERM or Ctrl-C ends the server. The sockets are for Linux.
 

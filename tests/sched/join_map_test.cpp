@@ -6,6 +6,8 @@
 #include <support/sched.hpp>
 
 using namespace bide;
+using test::fails;
+using test::stuck;
 using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
@@ -13,14 +15,6 @@ namespace this_task = bide::this_task;
 namespace {
 
 task<int> number(int n) { co_return n; }
-task<int> fails(const char* why) {
-    throw std::runtime_error(why);
-    co_return 0;
-}
-task<int> stuck() {
-    co_await this_task::sleep_for(1h);
-    co_return 0;
-}
 
 // Describes an outcome.
 template <class T> std::string said(const outcome<T>& one) {

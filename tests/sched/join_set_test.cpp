@@ -5,6 +5,8 @@
 #include <support/sched.hpp>
 
 using namespace bide;
+using test::fails;
+using test::stuck;
 using test::what_of;
 namespace this_task = bide::this_task;
 
@@ -22,14 +24,6 @@ task<int> number_after(event& e, int n) {
     co_return n;
 }
 task<int> number(int n) { co_return n; }
-task<int> fails(const char* why) {
-    throw std::runtime_error(why);
-    co_return 0;
-}
-task<int> stuck() {
-    co_await this_task::sleep_for(1h);
-    co_return 0;
-}
 task<int> ends_though_stopped(std::atomic<int>& begun, int n) {
     ++begun;
     static_cast<void>(co_await this_task::sleep_for(1h).as_result());

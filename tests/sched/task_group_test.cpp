@@ -5,23 +5,13 @@
 
 using namespace bide;
 using namespace test;
+using test::fails;
+using test::fails_late;
+using test::stuck;
 namespace this_task = bide::this_task;
 
 namespace {
 
-task<int> fails(const char* why) {
-    throw std::runtime_error(why);
-    co_return 0;
-}
-task<int> fails_late(const char* why) {
-    co_await this_task::sleep_for(2ms);
-    throw std::runtime_error(why);
-}
-// Waits until it is cancelled.
-task<int> stuck() {
-    co_await this_task::sleep_for(1h);
-    co_return 0;
-}
 task<> stops(task_group& g) {
     g.cancel();
     co_return;

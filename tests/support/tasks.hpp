@@ -6,6 +6,7 @@
 #include <bide/core/errc.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/gate.hpp>
 #include <support/standard.hpp>
 
@@ -32,6 +33,20 @@ public:
 private:
     std::optional<bide::scheduler> pool_;
 };
+
+inline bide::task<int> fails(const char* why) {
+    throw std::runtime_error(why);
+    co_return 0;
+}
+inline bide::task<int> fails_late(const char* why) {
+    co_await bide::this_task::sleep_for(std::chrono::milliseconds(2));
+    throw std::runtime_error(why);
+}
+// Waits until it is cancelled.
+inline bide::task<int> stuck() {
+    co_await bide::this_task::sleep_for(std::chrono::hours(1));
+    co_return 0;
+}
 
 // Waits for tasks, whose values are dropped.
 template <class Handles> void join_all(Handles& of) {

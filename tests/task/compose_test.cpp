@@ -16,7 +16,10 @@ using bide::sync_wait;
 using bide::task;
 using bide::when_all;
 using bide::when_any;
+using test::fails;
+using test::fails_late;
 using test::runner;
+using test::stuck;
 using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
@@ -28,22 +31,9 @@ task<> nothing() { co_return; }
 task<bool> is_odd(int n) { co_return n % 2 != 0; }
 task<std::unique_ptr<int>> boxed(int n) { co_return std::make_unique<int>(n); }
 task<int&> same(int& n) { co_return n; }
-task<int> fails(const char* why) {
-    throw std::runtime_error(why);
-    co_return 0;
-}
 task<int> slow(int n) {
     co_await this_task::sleep_for(1ms);
     co_return n;
-}
-task<int> fails_late(const char* why) {
-    co_await this_task::sleep_for(2ms);
-    throw std::runtime_error(why);
-}
-// Waits until it is cancelled.
-task<int> stuck() {
-    co_await this_task::sleep_for(1h);
-    co_return 0;
 }
 task<> waits_for(bide::event& e) { co_await e.async_wait(); }
 

@@ -9,6 +9,9 @@ using bide::scheduler;
 using bide::sync_wait;
 using bide::task;
 using bide::when_all;
+using test::fails;
+using test::fails_late;
+using test::stuck;
 using test::what_of;
 using test::workers;
 namespace this_task = bide::this_task;
@@ -18,19 +21,6 @@ namespace {
 task<int> number(int n) { co_return n; }
 task<> nothing() { co_return; }
 task<std::unique_ptr<int>> boxed(int n) { co_return std::make_unique<int>(n); }
-task<int> fails(const char* why) {
-    throw std::runtime_error(why);
-    co_return 0;
-}
-task<int> fails_late(const char* why) {
-    co_await this_task::sleep_for(2ms);
-    throw std::runtime_error(why);
-}
-// Waits until it is cancelled.
-task<int> stuck() {
-    co_await this_task::sleep_for(1h);
-    co_return 0;
-}
 
 } // namespace
 

@@ -71,7 +71,7 @@ template <stream S> async_generator<stream_item_t<S>> take(S source, std::size_t
     }
 }
 
-/// Drops the first n items, and yields the others.
+/// Drops the first n items, and yields the rest.
 template <stream S> async_generator<stream_item_t<S>> skip(S source, std::size_t n) {
     while (auto item = co_await detail::next_of(source)) {
         if (n != 0) {

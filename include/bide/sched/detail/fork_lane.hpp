@@ -89,10 +89,10 @@
 // a thief has an arm, the lane begins no fork-join.
 //
 // Tasks. With fork_options::yield_to_tasks, a worker that runs a part of a loop (parallel_for.hpp)
-// looks for tasks every 100 us. If it finds one, it ends its part after the present leaf, and the owner runs
-// the rest. It does so only if its stack has no other arm, and if no other thread runs an arm that
-// it has forked: else it would have to wait. Until the owner comes to the rest, no thread runs it,
-// even if the owner is in a long iteration. So the program has to ask for this.
+// looks for tasks every 100 us. If it finds one, it ends its part after the present leaf, and the
+// owner runs the rest. It does so only if its stack has no other arm, and if no other thread runs
+// an arm that it has forked: else it would have to wait. Until the owner comes to the rest, no
+// thread runs it, even if the owner is in a long iteration. So the program has to ask for this.
 
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/fork_deque.hpp>
