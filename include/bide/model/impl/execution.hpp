@@ -9,6 +9,7 @@
 #include <bide/model/check.hpp>
 #include <bide/model/impl/fiber.hpp>
 #include <bide/model/impl/shadow.hpp>
+#include <bide/model/impl/waiting.hpp>
 
 #include <charconv>
 #include <map>
@@ -40,18 +41,6 @@ inline bits without(bits line, int thread) {
 
 inline bool contains(bits line, int thread) { return without(line, thread) != line; }
 
-// A read that a thread has announced (model_thread::wants). execution::find_loop() uses it to
-// detect a loop that waits. After this read, the thread has made only steps that change nothing: it
-// has read the same values as before, or has written values that were there already.
-struct look {
-    site where{};
-    int object = -1;
-    bits expected = 0;
-    std::uint64_t state =
-        0;                // of the thread when the read was last repeated; 0: it was not repeated
-    std::size_t heap = 0; // the size of the thread's heap at the first of these reads
-};
-
 struct model_thread {
     fiber stack;
     view knows;
@@ -65,23 +54,10 @@ struct model_thread {
     int spawned = 0;
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
-    std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
-    std::vector<std::pair<int, int>> newer;  // `looked` at the last pause: reads get newer messages
-    std::vector<look> looks;
-    bool looks_again = false;      // find_loop() has paused it before a read
+    waiting waits;                 // the loop in which it may be
     bool timed = false;            // its sleep has a time-out
     int calls = code_places::none; // the place where its current function was called
-    // Returns the element of `looks` that the announced read repeats, or nullptr.
-    look* look_before() noexcept {
-        for (look& l : looks) {
-            if (l.object == wants.object && l.expected == wants.expected &&
-                l.where.line == wants.where.line && l.where.file == wants.where.file) {
-                return &l;
-            }
-        }
-        return nullptr;
-    }
-    options left; // how many of its steps may still fail, time out and so on
+    options left;                  // how many of its steps may still fail, time out and so on
 };
 
 class execution;
@@ -299,7 +275,8 @@ public:
         switch (t.wants.what) {
         case request::kind::join: return thread(t.wants.other).finished;
         case request::kind::sleep: return woken_by(t) >= 0;
-        case request::kind::pause: return !search_.explores_graphs && may_look_again(t);
+        case request::kind::pause:
+            return !search_.explores_graphs && t.waits.may_look_again(memory_);
         case request::kind::never: return false;
         default: return true;
         }
@@ -313,7 +290,7 @@ public:
             return not_repeated(why);
         }
         model_thread& t = thread(n);
-        if (search_.explores_graphs && std::exchange(t.looks_again, false)) {
+        if (search_.explores_graphs && std::exchange(t.waits.is_unmarked, false)) {
             t.wants.what = request::kind::read;
         }
         return enabled(n) ? n : not_repeated(why);
@@ -356,7 +333,7 @@ public:
                 return t.result;
             }
             t.stack.switch_to(main_);
-        } while (std::exchange(t.looks_again, false));
+        } while (std::exchange(t.waits.is_unmarked, false));
         return t.result;
     }
     // Stores the description of the next step. The copy may be a call of memcpy(), which may be that
@@ -501,10 +478,7 @@ private:
         x.finished = x.timed = false;
         x.spawned = 0;
         x.locals.clear();
-        x.looked.clear();
-        x.newer.clear();
-        x.looks.clear();
-        x.looks_again = false;
+        x.waits.begin();
         x.calls = code_places::none;
         x.left = options_;
         if (ops::unmodified != nullptr) {
@@ -538,8 +512,7 @@ private:
     // returns false, and the thread must switch to the checker.
     BIDE_NOINLINE bool steps_here(model_thread& t) {
         const auto what = t.wants.what;
-        if (starting_ > 0 || what > request::kind::choice ||
-            (what == request::kind::read && t.look_before() != nullptr)) {
+        if (starting_ > 0 || what > request::kind::choice || t.waits.reads_again(t.wants)) {
             // `t` has just started, and the thread that started `t` has not announced its own next
             // step. Or find_loop() needs the stack of a suspended thread.
             return false;
@@ -554,50 +527,12 @@ private:
         perform(running_);
         return !halted_ && t.wants.what != request::kind::never;
     }
-    // Returns true if the second half of a read-modify-write writes the value that is there
-    // already.
-    bool repeats(const request& r) const {
-        return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
-    }
-    // Detects a loop in which a thread waits for another thread. Such a loop reaches the same read
-    // again, with the same registers, stack and heap. In between, the thread has only read the
-    // same values as before, or written values that were there already. The loop would repeat until
-    // a value that it reads changes. So the thread is treated as if it had called pause(). A loop
-    // that counts its rounds is not detected, because the stack or the heap differs in each round.
+    // Stops the thread if it is in a loop that waits (waiting.hpp).
     void find_loop(model_thread& t) {
-        const request& r = t.wants;
-        if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r))) {
-            return;
-        }
-        if (r.what != request::kind::read || r.quiet || r.inside) {
-            t.looks.clear();
-            return;
-        }
-        look* const before = t.look_before();
-        if (before == nullptr) {
-            t.looks.push_back(
-                {r.where, r.object, r.expected, 0, heap::regions[t.knows.thread].taken});
-            return;
-        }
-        const std::uint64_t state = state_of(t, before->heap);
-        if (state != 0 && before->state == state) {
-            t.looks_again = true;
+        if (t.waits.stops_at(t.wants, memory_, t.stack, t.knows.thread)) {
+            t.waits.is_unmarked = true;
             t.wants.what = request::kind::pause;
-            t.looks.clear();
-        } else {
-            before->state = state;
         }
-    }
-    // Returns a hash of what the thread may have changed since its last read: its stack, its
-    // registers and the first `heap_size` bytes of its heap. Returns 0 if that is not known.
-    static std::uint64_t state_of(const model_thread& t, std::size_t heap_size) {
-        constexpr std::size_t most = 64 * 1024; // a larger heap is left out
-        const std::uint64_t stack = t.stack.state();
-        // If plain memory is watched, its writes are known.
-        const bool is_left_out =
-            stack == 0 || heap::on_freed != nullptr || heap_size == 0 || heap_size > most;
-        return is_left_out ? stack
-                           : (stack ^ digest(heap::regions[t.knows.thread].begin, heap_size)) | 1;
     }
     // Makes the step. The thread does not run until it is resumed.
     void perform(int n) {
@@ -666,10 +601,9 @@ private:
             known.join(*r.known);
         }
         memory_.readable(r.object, known, scratch_);
-        const auto newer = std::find_if(t.newer.begin(), t.newer.end(),
-                                        [&](const auto& l) { return l.first == r.object; });
+        const int old = t.waits.old_message(r.object);
         for (const int m : scratch_) {
-            if (newer != t.newer.end() && m == newer->second && !candidates_.empty()) {
+            if (m == old && !candidates_.empty()) {
                 break;
             }
             const detail::message& from = memory_.msg(m);
@@ -707,31 +641,16 @@ private:
     }
     void apply(model_thread& t, const outcome& o) {
         const request& r = t.wants;
-        const auto forget = [&](auto& list) {
-            std::erase_if(list, [&](const auto& l) { return l.first == r.object; });
-        };
-        const bool is_repeat = r.what == request::kind::write && repeats(r);
-        if (r.what == request::kind::write && !is_repeat) {
-            t.looked.clear();
-            t.newer.clear();
-        }
+        const bool is_repeat = r.what == request::kind::write && repeats(r, memory_);
         switch (r.what) {
         case request::kind::read:
             t.result = memory_.read(r, o, t.knows).value;
             t.message = o.message;
-            if (!t.looks.empty() && !saw_same(t, r.object, o.message)) {
-                t.looks.clear();
-            }
-            forget(t.looked);
-            forget(t.newer);
-            t.looked.emplace_back(r.object, o.message);
+            t.waits.reads(memory_, r.object, o.message);
             break;
         case request::kind::write:
             t.message = memory_.write(r, o.message, t.knows).message;
-            if (is_repeat) {
-                forget(t.looked);
-                t.looked.emplace_back(r.object, t.message);
-            }
+            t.waits.writes(r.object, t.message, is_repeat);
             break;
         case request::kind::fence: memory_.fence(r, t.knows); break;
         case request::kind::choice:
@@ -757,38 +676,10 @@ private:
             t.timed = false;
             break;
         }
-        case request::kind::pause:
-            t.newer = t.looked;
-            t.looked.clear();
-            break;
+        case request::kind::pause: t.waits.continues(); break;
         case request::kind::never:
         case request::kind::none: break;
         }
-    }
-    // Returns true if an object has a newer value than the paused thread has read from it. If the
-    // search explores schedules, the thread can then continue.
-    bool may_look_again(const model_thread& t) const {
-        return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
-            const auto newer = memory_.behind(l.first, l.second);
-            return std::any_of(newer.begin(), newer.end(),
-                               [&](int m) { return !memory_.msg(m).repeats; });
-        });
-    }
-    // Returns true if `message` is the message of `object` that the thread read last. Also returns
-    // true if `message` is newer, and it and all messages between the two only repeat the value. If
-    // `looked` has no message of the object, returns true, too.
-    bool saw_same(const model_thread& t, int object, int message) const {
-        for (const auto& [o, last] : t.looked) {
-            if (o == object) {
-                const auto& all = memory_.at(object).messages;
-                const auto begin = std::find(all.begin(), all.end(), last);
-                const auto end = std::find(begin, all.end(), message);
-                return end != all.end() &&
-                       (begin == end || std::all_of(begin + 1, end + 1,
-                                                    [&](int m) { return memory_.msg(m).repeats; }));
-            }
-        }
-        return true;
     }
     // Returns the message whose write removed the thread from the queue; -1 if there is none yet.
     int woken_by(const model_thread& t) const {
@@ -806,7 +697,7 @@ private:
         return t.started && !t.finished && !(t.is_daemon && t.wants.what == request::kind::sleep);
     }
     static bool waits_for_lock(const model_thread& t) {
-        return t.wants.what == request::kind::pause && !t.looks_again && t.wants.object >= 0;
+        return t.wants.what == request::kind::pause && !t.waits.is_unmarked && t.wants.object >= 0;
     }
     // Describes the lock for which the thread waits, and the thread that locked it last.
     std::string lock_text(const model_thread& t) const {
@@ -841,7 +732,7 @@ private:
                 asleep = asleep || what == request::kind::sleep;
                 locks = locks || waits_for_lock(t);
                 pruned_ = pruned_ || times_out || what == request::kind::never ||
-                          (what == request::kind::pause && may_look_again(t));
+                          (what == request::kind::pause && t.waits.may_look_again(memory_));
             } else if (t.started && !t.finished) {
                 daemon_times_out = daemon_times_out || times_out;
             }

@@ -138,7 +138,8 @@ public:
         }
         int first = -1;
         for (int t = x.threads() - 1; t >= 0; --t) {
-            if (x.thread(t).wants.what == request::kind::pause && waits_in_vain(x, t)) {
+            if (x.thread(t).started && x.thread(t).wants.what == request::kind::pause &&
+                x.thread(t).waits.in_vain(x.mem(), t)) {
                 return -1;
             }
             if (x.enabled(t)) {
@@ -331,30 +332,6 @@ private:
                 }
             }
         }
-    }
-
-    // Returns true if no later write revisits a read of the paused thread `t`. Then `t` never
-    // continues. This is so if the last read of `t` did not read the newest value of that time:
-    // that read is not maximally added (head of this file), and each revisit would change or drop
-    // it.
-    bool waits_in_vain(execution& x, int t) const {
-        const auto& looked = x.thread(t).looked;
-        if (!x.thread(t).started || looked.empty()) {
-            return false;
-        }
-        const memory& m = x.mem();
-        const auto [object, message] = looked.back();
-        const auto& readers = m.msg(message).readers;
-        const auto read = std::find_if(readers.rbegin(), readers.rend(),
-                                       [&](int r) { return m.event_at(r).id.thread == t; });
-        if (read == readers.rend()) {
-            return false;
-        }
-        const auto newer_ones = m.behind(object, message);
-        return std::any_of(newer_ones.begin(), newer_ones.end(), [&](int later) {
-            const detail::message& newer = m.msg(later);
-            return !newer.repeats && m.event_at(newer.event).stamp < m.event_at(*read).stamp;
-        });
     }
 
     // Considers only the events up to `e` and the events of `kept`. Returns true if `e` is

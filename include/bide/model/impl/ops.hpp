@@ -86,7 +86,7 @@ int make_atomic(bits initial) {
         return outside;
     }
     const heap::leave guard;
-    x->self().looks.clear();
+    x->self().waits.acts();
     return x->mem().make_object(initial, x->self().knows, false);
 }
 
@@ -233,7 +233,7 @@ void plain_read(int object, const void* at) noexcept {
 
 void plain_write(int object, const void* at) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
-        x->self().looks.clear();
+        x->self().waits.acts();
         access_var(*x, failure::race, clash::access::write, object, at,
                    __builtin_return_address(0));
     }

@@ -88,7 +88,7 @@ void watch(const void* from, std::size_t size, bool writes, const void* code) no
     const int place = place_of(code).line;
     const heap::leave guard;
     if (writes && !x->self().stack.holds(from)) {
-        x->self().looks.clear(); // a loop that writes memory does more than wait
+        x->self().waits.acts(); // a loop that writes memory does more than wait
     }
     memory& m = x->mem();
     const view& v = x->self().knows;
