@@ -258,7 +258,7 @@ public:
 
         const auto& primitive() const noexcept { return of; }
         wait_status try_now() const noexcept {
-            return of.take_free() || of.try_take() ? wait_status::granted : wait_status::waiting;
+            return of.try_take() ? wait_status::granted : wait_status::waiting;
         }
         wait_status enqueue(node& w) const noexcept { return of.enqueue(w); }
         bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
