@@ -42,6 +42,7 @@ using bide::async_select_biased;
 using bide::async_wait;
 using bide::async_write;
 using bide::attempt;
+using bide::await_all;
 using bide::barrier;
 using bide::basic_adaptive_mutex;
 using bide::basic_async_op;

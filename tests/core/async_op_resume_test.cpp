@@ -119,7 +119,7 @@ TEST_CASE("async_op: a coroutine that waits on a worker resumes on that worker's
     manual_executor worker;
     outcome out;
     held h = take(t, out);
-    auto& state = bide::native_platform::local<bide::detail::resume_state>();
+    auto& state = bide::native_platform::near_local<bide::detail::resume_state>();
     state.worker = bide::executor_ref(worker);
     h.start();
     state.worker = {};

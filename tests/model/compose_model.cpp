@@ -32,6 +32,8 @@ public:
     child(tokens& from, report& r, int which, when_state* fails = nullptr) noexcept
         : settled_(r.settled[which]), fails_(fails),
           link_(model::take<platform>(from, r.what[which])) {}
+    child(link&& chain, var<int>& settled) noexcept
+        : settled_(settled), fails_(nullptr), link_(std::move(chain)) {}
 
 private:
     std::coroutine_handle<> begin(bide::executor_ref where) noexcept override {
@@ -61,6 +63,17 @@ link compose(when_state::until what, tokens& first, tokens& second, report& r, b
     co_await both.wait();
     r.went_on = r.went_on + r.settled[0] * r.settled[1];
     r.winner = both.winner();
+}
+
+// The first of two children composes two children, too.
+link compose_nested(tokens& first, tokens& second, tokens& third, report& inner, report& outer) {
+    when_state both(when_state::until::all);
+    child a(compose(when_state::until::all, first, second, inner, false), outer.settled[0]);
+    child b(third, outer, 1);
+    both.add(a);
+    both.add(b);
+    co_await both.wait();
+    outer.went_on = outer.went_on + outer.settled[0] * outer.settled[1];
 }
 
 // A parent with two children, each of which takes a token of its own.
@@ -101,7 +114,7 @@ public:
 
     explicit worker(bool has_children, first how = first::starts) noexcept
         : releases_(how == first::releases) {
-        platform::local<state>().worker = where_;
+        platform::near_local<state>().worker = where_;
         if (has_children) {
             local::get().host = this;
             local::get().next_budget = how == first::starts ? local::whole_budget : 1;
@@ -110,7 +123,7 @@ public:
     ~worker() {
         local::get().host = nullptr;
         local::get().next_budget = local::whole_budget;
-        platform::local<state>().worker = {};
+        platform::near_local<state>().worker = {};
     }
 
     // Runs what is left, as a worker does that has nothing else to run.
@@ -301,4 +314,41 @@ TEST_CASE("when_all: a cancelled parent resumes after its children in place") {
                  cancelled(1, 0, true));
     model::check("in place, both wait, cancel, a thief, at random", at_random(),
                  cancelled(0, 0, true));
+}
+
+TEST_CASE("when_all: a cancellation passes through parents that have not begun their waits") {
+    const auto cancelled = [](int first, int second, int third) {
+        return [=] {
+            tokens s(first);
+            tokens t(second);
+            tokens u(third);
+            report inner;
+            report outer;
+            model::chain<platform> c(compose_nested(s, t, u, inner, outer));
+            worker here(true);
+            model::thread canceller([&] { c.cancel(); });
+            // The thief is no worker here, because the executor of these chains runs a posted chain
+            // at once: a child that the thief cancels would end in place inside of its claim.
+            model::thread thief([&] {
+                if (bide::runnable* const r = here.children.steal()) {
+                    r->run.wake();
+                }
+            });
+            c.begin();
+            here.drain();
+            canceller.join();
+            thief.join();
+            here.drain();
+            MODEL_REQUIRE(c.ended == 1);
+            const auto stopped = c.never_ran ? progress::none : progress::stopped;
+            MODEL_REQUIRE(outer.went_on == (c.never_ran ? 0 : 1));
+            MODEL_REQUIRE(inner.went_on == outer.went_on);
+            MODEL_REQUIRE(first != 0 || inner.what[0] == stopped);
+            MODEL_REQUIRE(second != 0 || inner.what[1] == stopped);
+            MODEL_REQUIRE(third != 0 || outer.what[1] == stopped);
+        };
+    };
+    model::check("nested, the stolen child waits, cancel", at_random(), cancelled(1, 1, 0));
+    model::check("nested, the innermost children wait, cancel", at_random(), cancelled(0, 0, 1));
+    model::check("nested, the middle child waits, cancel", at_random(), cancelled(1, 0, 0));
 }

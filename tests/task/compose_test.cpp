@@ -237,6 +237,32 @@ task<int> sets(bide::event& e, const int& passes) {
 struct inline_executor {
     void post(bide::runnable& r) noexcept { r.run.wake(); }
 };
+task<int> awaits_all(bide::semaphore& from) {
+    int twice = 2;
+    auto by_reference = [&twice]() -> task<int&> { co_return twice; };
+    const auto [a, b, c, d] = co_await bide::await_all(number(1), by_reference, slow(3), nothing());
+    static_cast<void>(d);
+    std::vector<task<int>> some;
+    some.push_back(number(4));
+    some.push_back(slow(5));
+    const std::vector<int> more = co_await bide::await_all(std::move(some));
+    const auto permit = co_await from.async_acquire();
+    co_return 1000 * a + 100 * (b + c) + 10 * more[0] + more[1] + (&b == &twice ? 0 : 1);
+}
+
+task<> awaits_all_that_fail(int& ended) {
+    co_await bide::await_all(counts_its_end(ended, 3), fails("first"), fails_late("second"));
+}
+
+test::held holds_all(bide::semaphore& from, test::tally& t, int& sum) {
+    auto waits = [&from, counted = test::counted(t, 2)]() -> task<int> {
+        const auto permit = co_await from.async_acquire();
+        co_return counted.number();
+    };
+    const auto [a, b] = co_await bide::await_all(std::move(waits), number(1));
+    sum = a + b;
+}
+
 task<> acquires_on(inline_executor& where, bide::semaphore& from) {
     const auto permit = co_await from.async_acquire().resume_on(where);
 }
@@ -329,6 +355,33 @@ TEST_CASE(
     }
     CHECK(run(when_all(std::move(ready))) == std::vector<int>(10'000, 1));
     CHECK(what_of([&] { run(when_all(std::move(late))); }) == "one of them");
+}
+
+TEST_CASE("await_all: does what when_all does, in the frame of the awaiting coroutine") {
+    runner run(GENERATE(false, true));
+    bide::semaphore one(1);
+    CHECK(run(awaits_all(one)) == 1545);
+    int ended = 0;
+    CHECK(what_of([&] { run(awaits_all_that_fail(ended)); }) == "first");
+    CHECK(ended == 1);
+    test::tally t;
+    for (const bool ends : {false, true}) {
+        bide::semaphore none(0);
+        int sum = 0;
+        test::held h = holds_all(none, t, sum);
+        h.start();
+        CHECK(t.alive() == 1);
+        if (ends) {
+            none.release();
+        }
+        h.destroy();
+        CHECK(sum == (ends ? 3 : 0));
+        CHECK(t.alive() == 0);
+    }
+    scheduler s(workers(1));
+    auto waits = s.spawn([]() -> task<> { co_await bide::await_all(stuck(), stuck()); });
+    s.shutdown();
+    CHECK(what_of([&] { std::move(waits).join(); }) == "stopped");
 }
 
 TEST_CASE("when_all: children run in parallel on the scheduler of the awaiting task") {
@@ -520,6 +573,28 @@ TEST_CASE("when_all: a cancellation does not stop the token of a child that has 
     CHECK(other.saw_cancellation);
     CHECK_FALSE(token == std::stop_token()); // the child has started
     CHECK_FALSE(token.stop_requested());
+}
+
+TEST_CASE("when_all: a child in place that only asks, or has a stop token, sees a cancellation") {
+    scheduler s(workers(1));
+    for (const bool has_token : {false, true}) {
+        std::atomic<bool> asks{false};
+        const auto child = [&]() -> task<> {
+            const std::stop_token token =
+                has_token ? this_task::get_stop_token() : std::stop_token();
+            asks = true;
+            while (!(has_token ? token.stop_requested() : this_task::is_cancelled())) {
+                std::this_thread::yield();
+            }
+            co_return;
+        };
+        auto h = s.spawn([&] { return when_all(number(1), when_all(nothing(), when_all(child))); });
+        while (!asks) {
+            std::this_thread::yield();
+        }
+        CHECK(h.cancel());
+        std::move(h).join();
+    }
 }
 
 TEST_CASE("when_all: the shutdown of the scheduler ends it") {

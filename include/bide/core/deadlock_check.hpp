@@ -514,7 +514,7 @@ template <class Platform> class noted_wake {
 public:
     explicit noted_wake(const void* node) noexcept : node_(node) {
         if constexpr (is_noted<Platform>) {
-            const bool counts = !Platform::template local<resume_state>().is_away;
+            const bool counts = !Platform::template near_local<resume_state>().is_away;
             wait_notes::all().wakes(node, counts ? thread_mark<Platform>() : nullptr);
         }
     }

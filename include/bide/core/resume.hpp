@@ -7,11 +7,13 @@
 /// executor of a coroutine, and counts the users of an executor.
 //
 // `co_await child` must not make the stack grow, however often it runs. So the awaiter returns the
-// child's handle, and the compiler tail-calls it. If the compiler makes no tail call
-// (BIDE_SYMMETRIC_TRANSFER is 0), transfer() does two things. It leaves the handle with the loop
-// that resumed this thread's current coroutine, and it returns a no-op coroutine. The stack unwinds
-// to that loop, which resumes the handle. If code outside of bide resumed the coroutine, there is
-// no such loop; transfer() then runs a loop itself.
+// child's handle, and the compiler tail-calls it. It is not always known that the compiler makes
+// the tail call (BIDE_SYMMETRIC_TRANSFER is 0). In that case transfer() looks at the stack. While
+// the stack has not grown by more than max_stack bytes since the loop that resumed this thread's
+// current coroutine, transfer() returns the child's handle. If not, transfer() does two things. It
+// leaves the handle with that loop, and it returns a no-op coroutine. The stack unwinds to the
+// loop, which resumes the handle. If code outside of bide resumed the coroutine, there is no such
+// loop; transfer() then runs a loop itself.
 
 #include <bide/core/wake_scope.hpp>
 
@@ -24,6 +26,13 @@ namespace detail {
 struct transfer_node {
     transfer_node* next = nullptr;
     std::coroutine_handle<> to;
+};
+
+struct transfer_loop;
+
+// The loop of one thread.
+struct BIDE_SHARED transfer_loop_place {
+    transfer_loop* loop = nullptr;
 };
 
 struct transfer_loop {
@@ -54,10 +63,21 @@ struct transfer_loop {
         current<Platform>() = outer;
     }
 
-    // Returns the loop that resumes the current coroutine of this thread.
-    template <class Platform> static transfer_loop*& current() noexcept {
-        return Platform::template local<resume_state>().loop;
+#if !BIDE_SYMMETRIC_TRANSFER
+    // Returns true if the stack has grown by more than max_stack bytes since run() was called.
+    // Requires: the calling thread is in run() of this loop.
+    BIDE_INLINE bool is_far() const noexcept {
+        const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+        return reinterpret_cast<std::uintptr_t>(this) - here > max_stack;
     }
+#endif
+
+    // Returns the loop that resumes the current coroutine of this thread.
+    template <class Platform> BIDE_NEAR_LOCAL static transfer_loop*& current() noexcept {
+        return Platform::template near_local<transfer_loop_place>().loop;
+    }
+
+    static constexpr std::size_t max_stack = 4096;
 };
 
 } // namespace detail
@@ -72,21 +92,37 @@ template <class Platform> void resume(std::coroutine_handle<> to) noexcept {
     }
 }
 
+namespace detail {
+
+// Leaves `to` with the loop that resumed the current coroutine of this thread. If there is no such
+// loop, resumes `to`.
+template <class Platform>
+BIDE_NOINLINE void resume_later(std::coroutine_handle<> to, transfer_node& node) noexcept {
+    if (auto* const loop = transfer_loop::current<Platform>()) {
+        node.to = to;
+        loop->push(node);
+    } else {
+        resume<Platform>(to);
+    }
+}
+
+} // namespace detail
+
 /// Returns the handle that await_suspend() has to return, so that `to` continues.
 /// Requires: `node` lives until `to` is resumed.
 template <class Platform>
-std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_node& node) noexcept {
-    if constexpr (BIDE_SYMMETRIC_TRANSFER) {
-        return to;
-    } else {
-        if (auto* const loop = detail::transfer_loop::current<Platform>()) {
-            node.to = to;
-            loop->push(node);
-        } else {
-            resume<Platform>(to);
-        }
+BIDE_INLINE std::coroutine_handle<> transfer(std::coroutine_handle<> to,
+                                             detail::transfer_node& node) noexcept {
+#if BIDE_SYMMETRIC_TRANSFER
+    static_cast<void>(node);
+#else
+    const auto* const loop = detail::transfer_loop::current<Platform>();
+    if (loop == nullptr || loop->is_far()) {
+        detail::resume_later<Platform>(to, node);
         return std::noop_coroutine();
     }
+#endif
+    return to;
 }
 
 /// Returns the executor of a coroutine's promise. promise.get_scheduler() returns a reference to an

@@ -576,7 +576,7 @@ private:
 
     using resume_state = detail::resume_state;
 
-    static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
+    static resume_state& state() noexcept { return Platform::template near_local<resume_state>(); }
 
     // Returns the list that takes the wakers of this thread's releases (waker_redirect::list()).
     // Returns nullptr if a release runs its wakers itself.

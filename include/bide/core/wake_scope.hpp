@@ -116,7 +116,6 @@ private:
     runnable end_; // of a circular list
 };
 
-struct transfer_loop; // core/resume.hpp
 class waker_redirect;
 
 // Selects the constructor of a wake_scope for a caller that knows no executor.
@@ -126,7 +125,6 @@ struct post_all {};
 struct BIDE_SHARED resume_state {
     resumption_list* list = nullptr; // the list of the open scope, if one is open
     executor_ref worker;             // this thread is a worker of that executor
-    transfer_loop* loop = nullptr;   // see core/resume.hpp
 
     // Returns the executor that takes the list if this thread blocks. nullptr: the list stays here.
     executor_ref (*elsewhere)() noexcept = nullptr;
@@ -271,7 +269,7 @@ private:
     }
 
     static detail::resume_state& state() noexcept {
-        return Platform::template local<detail::resume_state>();
+        return Platform::template near_local<detail::resume_state>();
     }
 
     detail::resume_state& mine_;
@@ -287,7 +285,7 @@ private:
 
 /// Returns the executor of which the calling thread is a worker. Refers to none on other threads.
 template <class Platform> executor_ref current_worker() noexcept {
-    return Platform::template local<detail::resume_state>().worker;
+    return Platform::template near_local<detail::resume_state>().worker;
 }
 
 // ---- The host of a task
@@ -400,7 +398,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here
     unsigned pauses = 0;                 // how often the running chain has paused in a row
 
-    static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
+    static worker_local& get() noexcept { return Platform::template near_local<worker_local>(); }
 
     // Counts one operation. Returns false if the budget is spent: the coroutine then yields.
     bool spend() noexcept {

@@ -159,7 +159,7 @@ public:
             call_ = nullptr;
             pending_ = waker();
             begin.wake();
-            static_cast<void>(transfer<native_platform>(producer, node_));
+            resume_later<native_platform>(producer, node_);
             return true;
         }
         generator_call mine(depth);
@@ -191,7 +191,7 @@ protected:
         } else if (pending_) {
             call_->end();
         } else if (!generator_call::ends(producer, call_)) {
-            static_cast<void>(transfer<native_platform>(consumer_, node_));
+            resume_later<native_platform>(consumer_, node_);
         }
     }
 

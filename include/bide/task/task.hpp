@@ -134,7 +134,7 @@ private:
     }
 
     union {
-        char none_ = 0;
+        char none_;
         stored value_;
     };
     bool has_value_ = false;

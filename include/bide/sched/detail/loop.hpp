@@ -131,7 +131,7 @@ private:
         // If `begins` is false, the thread runs the loop already, and one of its jobs waits.
         explicit run_scope(basic_loop& of, bool begins) noexcept
             : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
-              resumed_(Platform::template local<resume_state>()) {
+              resumed_(Platform::template near_local<resume_state>()) {
             wake_scope<Platform>::hand_over_pending(); // pending coroutines would resume late
             outer_local_ = std::exchange(local_, {});
             outer_resumed_ = std::exchange(resumed_, {});

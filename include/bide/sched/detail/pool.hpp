@@ -231,7 +231,7 @@ public:
     // if the thread has no such queue.
     void run(worker& w, thread_queue* mine = nullptr, bool is_substitute = false) noexcept {
         thread_role& here = thread_role::here();
-        auto& resumed = Platform::template local<resume_state>();
+        auto& resumed = Platform::template near_local<resume_state>();
         here = {this, &w, mine, is_substitute};
         w.ownership.begin(&here);
         w.mine = mine;

@@ -176,7 +176,7 @@ public:
         if constexpr (Recycles) {
             if (depot::can_keep(size)) {
                 const std::size_t kind = depot::kind_of(size);
-                cache& mine = Platform::template local<cache>();
+                cache& mine = here();
                 bin& b = mine.bins[kind];
                 if (block* const top = b.top) {
                     b.top = top->next;
@@ -194,7 +194,7 @@ public:
         if constexpr (Recycles) {
             if (depot::can_keep(size)) {
                 const std::size_t kind = depot::kind_of(size);
-                cache& mine = Platform::template local<cache>();
+                cache& mine = here();
                 bin& b = mine.bins[kind];
                 if (b.room == 0 && !make_room(mine, kind)) {
                     ::operator delete(memory);
@@ -242,10 +242,12 @@ private:
     // Closes the cache when the thread ends. The destructor of the cache itself does not do this,
     // because destructors that run later on this thread may still free frames.
     struct closer {
-        ~closer() { close(Platform::template local<cache>()); }
+        ~closer() { close(here()); }
     };
 
     inline static constinit depot shared{most_kept};
+
+    BIDE_NEAR_LOCAL static cache& here() noexcept { return Platform::template near_local<cache>(); }
 
     static void free_list(block* first) noexcept {
         while (first != nullptr) {

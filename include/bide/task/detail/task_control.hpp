@@ -335,6 +335,11 @@ public:
     // --- The context of the task's coroutines (core/detail/task_context.hpp)
 
     bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        return begin_own_wait(leaf, at);
+    }
+    // Does what begin_wait() does. Any thread that runs or starts a child of this chain may call
+    // it: while the chain waits for its children, no thread runs the chain itself.
+    virtual bool begin_own_wait(std::coroutine_handle<> leaf, suspension& at) noexcept {
         leaf_ = leaf;
         at_ = &at;
         if (!has_waited_) {
@@ -406,6 +411,9 @@ public:
     }
 
     bool is_complete() const noexcept { return state_.is_complete(); }
+    // Returns true if the chain is cancelled and not shielded. Does not look at its home or its
+    // parent.
+    bool is_cancelled_itself() const noexcept { return state_.is_cancelled(); }
     bool is_waiting() const noexcept { return state_.is_waiting(); }
     bool was_cancelled() const noexcept { return state_.was_cancelled(); }
     // Returns true if set_never_ran() was called. Requires: the task has ended.
@@ -426,6 +434,7 @@ public:
         // Order: relaxed; only the task sets `stop_`.
         typename Platform::stop_source* source = stop_.load(std::memory_order_relaxed);
         if (source == nullptr) {
+            begin_waits_above();
             source = made_or_fatal("no memory for a task's stop token",
                                    [] { return new typename Platform::stop_source; });
             // Order: seq_cst [task.stop_token]. The task sets `stop_` and then reads whether it is
@@ -440,10 +449,12 @@ public:
     }
 
 protected:
-    basic_task_control(unsigned references, bool kept) noexcept : state_(references, kept) {
-        run_.run =
-            waker([](void* self) noexcept { static_cast<basic_task_control*>(self)->run(); }, this);
+    // `how` is called with the address of this object, to start the task or resume it.
+    basic_task_control(unsigned references, bool kept, waker::function how = &run_task) noexcept
+        : state_(references, kept) {
+        run_.run = waker(how, this);
     }
+    static void run_task(void* self) noexcept { static_cast<basic_task_control*>(self)->run(); }
     ~basic_task_control() {
         // Order: relaxed; all accesses by other threads are over.
         delete stop_.load(std::memory_order_relaxed);
@@ -458,6 +469,17 @@ protected:
     // task.
     virtual void finish() noexcept = 0;
     virtual void first_wait() noexcept {}
+    // If this chain is a child whose parent runs children in place and has not begun its wait,
+    // begins that wait (compose.hpp), and returns the parent. Otherwise returns nullptr.
+    virtual basic_task_control* begin_wait_of_parent() noexcept { return nullptr; }
+    // Begins the wait of the parent, of the parent's parent and so on. Afterwards a cancellation of
+    // one of them cancels this chain.
+    void begin_waits_above() noexcept {
+        basic_task_control* at = this;
+        do {
+            at = at->begin_wait_of_parent();
+        } while (at != nullptr);
+    }
     // Returns true if the owner of the task cancels all tasks that it owns.
     virtual bool is_closing() const noexcept { return false; }
     virtual bool may_finish_here() const noexcept { return true; }
@@ -558,7 +580,9 @@ protected:
 private:
     runnable run_;
     // Valid while the chain waits, or is queued after a wait:
-    std::coroutine_handle<> leaf_;
+    union {
+        std::coroutine_handle<> leaf_;
+    };
     suspension* at_ = nullptr;
     typename Platform::template atomic<typename Platform::stop_source*> stop_{nullptr};
 };

@@ -368,7 +368,7 @@ private:
         bide::detail::resume_state mine;
         mine.worker = executor();
         const replaced local(worker_local<platform>::get(), {});
-        const replaced resumed(platform::local<bide::detail::resume_state>(), std::move(mine));
+        const replaced resumed(platform::near_local<bide::detail::resume_state>(), std::move(mine));
         struct machine_scope {
             simulated_machine* const outer;
             ~machine_scope() { simulated_machine::exchange(outer); }
