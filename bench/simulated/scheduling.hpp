@@ -517,7 +517,7 @@ double fork_join(Machine& m, unsigned workers, unsigned rounds, const Body& body
     m.run([&] {
         scheduler<Machine> s(workers);
         const forks<Machine> f(s, site);
-        if (bide::detail::basic_pool<typename Machine::platform>& p = s.pool(); !p.steals()) {
+        if (bide::detail::basic_pool<typename Machine::platform>& p = s.pool(); !p.takes_arms()) {
             return; // there are no lanes
         }
         body(f, s);

@@ -62,7 +62,7 @@ struct second_error : std::runtime_error {
 
 TEST_CASE("fork_join: join() returns the values of both arms") {
     const bool taken = GENERATE(false, true);
-    scheduler s(with(taken ? 2 : 1, true));
+    scheduler s(taken ? with(2, true) : test::with_serial_forks());
     const auto both = [&s, taken](auto f, auto g) {
         return taken ? s.spawn([&] { return stolen(s, f, g); }).join() : join(s, f, g);
     };
@@ -168,15 +168,34 @@ TEST_CASE("fork_join: parallel_invoke returns all values in order") {
     CHECK(s.spawn(inside).join() == std::tuple(144L, 233L, 377L));
 }
 
-TEST_CASE("fork_join: without stealing, all arms run on the thread that forked them") {
-    const unsigned workers = GENERATE(1U, 2U);
-    auto wanted = with(workers, true);
-    wanted.enable_stealing = workers == 1; // one worker does not steal
+TEST_CASE(
+    "fork_join: without stealing, or on the only worker, all arms run on the thread that forked "
+    "them") {
+    const bool on_worker = GENERATE(false, true);
+    auto wanted = with(on_worker ? 1 : 2, true);
+    wanted.enable_stealing = on_worker;
     scheduler s(wanted);
     const auto here = [] { return std::this_thread::get_id(); };
-    const auto [a, b] = join(s, here, [&] { return join(s, here, here).second; });
-    CHECK((a == here() && b == here()));
-    CHECK(fib(s, 15) == 610);
+    const auto forks = [&] {
+        const auto [a, b] = join(s, here, [&] { return join(s, here, here).second; });
+        return a == here() && b == here() && fib(s, 15) == 610;
+    };
+    CHECK((on_worker ? s.spawn(forks).join() : forks()));
+}
+
+TEST_CASE("fork_join: a single worker takes arms of a thread outside, if there are two processors",
+          "[promise.caller-takes-part]") {
+    scheduler s(with(1, GENERATE(false, true)));
+    if (detail::cpu_count() == 1) {
+        CHECK(join(s, [] { return 1; }, [] { return 2; }) == std::pair(1, 2));
+        return;
+    }
+    std::thread::id worker;
+    stolen(s, [] {}, [&worker] { worker = std::this_thread::get_id(); });
+    CHECK(worker == s.spawn([] { return std::this_thread::get_id(); }).join());
+    CHECK(thrown_by([&s] { stolen(s, [] {}, [] { throw second_error(); }); }) == "second");
+    CHECK(fib(s, 20) == 6765);
+    CHECK(s.spawn([&s] { return fib(s, 15); }).join() == 610);
 }
 
 TEST_CASE("fork_join: neither a join nor a small scope allocates",
@@ -386,7 +405,7 @@ private:
 
 TEST_CASE("fork_join: a value with a move that throws is destroyed") {
     const bool taken = GENERATE(false, true);
-    scheduler s(with(taken ? 2 : 1, true));
+    scheduler s(taken ? with(2, true) : test::with_serial_forks());
     int thrown = 0;
     for (int most = 1; most <= 12; ++most) {
         test::tally values;

@@ -69,7 +69,7 @@ TEST_CASE("fork_scratch: no two arms have an object at the same time, not even o
 }
 
 TEST_CASE("fork_scratch: on one thread, one object serves all, also of the next loop") {
-    scheduler s(with(1, true));
+    scheduler s(test::with_serial_forks());
     test::tally made;
     fork_scratch scratch([&made] { return buffer(made); });
     std::vector<int> items(10'000, 1);

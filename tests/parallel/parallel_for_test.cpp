@@ -372,7 +372,7 @@ TEST_CASE("parallel_for: a stop before it lets nothing begin, and a stop after t
 }
 
 TEST_CASE("parallel_for: a body that cannot be copied, or that changes state, is not copied") {
-    bide::scheduler s(test::with(1, true));
+    bide::scheduler s(test::with_serial_forks());
     auto owned = std::make_unique<std::atomic<int>>(0);
     std::atomic<int>& calls = *owned;
     const auto owner = [mine = std::move(owned)](int) { ++*mine; };

@@ -54,7 +54,7 @@ TEST_CASE("parallel_invoke: throws the first exception in order of the range, wh
 }
 
 TEST_CASE("parallel_invoke: a stop leaves out what has not begun, and progress counts functions") {
-    scheduler s(with(1, true));
+    scheduler s(test::with_serial_forks());
     bide::fork_progress progress;
     std::stop_source source;
     int ran = 0;

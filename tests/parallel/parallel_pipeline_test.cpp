@@ -441,9 +441,9 @@ TEST_CASE(
     CHECK(got == iota(8));
 }
 
-TEST_CASE("parallel_pipeline: with one worker the stages of an item follow one another",
+TEST_CASE("parallel_pipeline: without stealing the stages of an item follow one another",
           "[promise.pipeline-stages]") {
-    bide::scheduler s(test::with(1, true));
+    bide::scheduler s(test::with_serial_forks());
     std::vector<std::string> calls;
     const auto note = [&](const char* what, int i) { calls.push_back(what + std::to_string(i)); };
     parallel_pipeline(s, 100, numbers_below(2), parallel([&](int i) { return note("a", i), i; }),

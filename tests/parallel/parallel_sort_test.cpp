@@ -517,7 +517,7 @@ TEST_CASE("parallel_sort: never quadratic, not even against an adversary", "[pro
 }
 
 TEST_CASE("parallel_sort: sorts over-aligned elements, and ignores functions of the same names") {
-    bide::scheduler s(test::with(1, true));
+    bide::scheduler s(test::with_serial_forks());
     const auto check = [&]<class type>(std::type_identity<type>) {
         std::vector<type> v;
         std::size_t misplaced = 0;

@@ -162,6 +162,17 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
     CHECK(pool.wakes_for_arms() == 2 - spare);
 }
 
+TEST_CASE(
+    "spread: a single worker takes arms of other threads only if there is a spare processor") {
+    lone_owner owner;
+    const bool steals = GENERATE(false, true);
+    const int spare = GENERATE(-1, 0, 1);
+    const bide::detail::basic_pool<bide::native_platform> pool(
+        owner, {1, steals, nullptr, 4'000'000, nullptr, 0, spare});
+    CHECK(pool.takes_arms() == (steals && spare == 1));
+    CHECK_FALSE(pool.steals());
+}
+
 TEST_CASE("spread: a short loop begins alone only if a fork-join would cause a vain wake") {
     lone_owner owner;
     using lane = bide::detail::basic_fork_lane<bide::native_platform>;

@@ -31,6 +31,13 @@ inline bide::scheduler_options with(unsigned workers, bool naps) {
     return wanted;
 }
 
+// One worker, which takes no arms: each thread runs all arms that it forks.
+inline bide::scheduler_options with_serial_forks() {
+    bide::scheduler_options wanted = with(1, true);
+    wanted.enable_stealing = false;
+    return wanted;
+}
+
 // In turn, as GENERATE() does: each of these numbers of workers, with naps and without.
 inline bide::scheduler_options each_of(const std::vector<unsigned>& workers) {
     const auto i =

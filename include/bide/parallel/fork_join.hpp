@@ -254,7 +254,8 @@ private:
 // f(), outside of a fork-join. If run_briefly() has run all iterations, it returns the current
 // time, and f() is not called. After `most_ns` nanoseconds, it returns 0. Then iterations remain,
 // and f() runs them. `max_workers` is that of fork_options. A call with a limit is a fork-join of
-// its own, with another lane, even if the calling thread is in a fork-join already.
+// its own, with another lane, even if the calling thread is in a fork-join already. If there is
+// one worker, a call that is not a loop and not worth a wake has no lane.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr,
@@ -267,11 +268,15 @@ in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_brie
     }
     scheduler_core& core = fork_entry::core(s);
     const fork_caller caller(s);
-    if (!core.pool().steals() || max_workers == 1) {
+    if (!core.pool().takes_arms() || max_workers == 1) {
         const basic_fork_scope<native_platform> scope(&s);
         return detail::call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_call_site<native_platform> site;
+    if (LongestNs == 0 && !core.pool().steals() && site.worth(iterations) == 0) {
+        const basic_fork_scope<native_platform> scope(&s, &site, iterations);
+        return detail::call_arm<F>(std::forward<F>(f));
+    }
     std::int64_t begin = 0;
     if constexpr (LongestNs != 0) {
         // Outside of a fork-join, a limit would not hold for the calls inside of the loop.
@@ -414,8 +419,9 @@ inline detail::forker fork_policy::forks() const noexcept {
 
 /// Runs f() and g(), in parallel if a worker is free to take g. Returns both values when both
 /// functions have ended. The value of a void function is std::monostate. A fork costs a few
-/// nanoseconds and no allocation, so a recursion may fork at every level. If there is one worker or
-/// enable_stealing is false, g is called after f.
+/// nanoseconds and no allocation, so a recursion may fork at every level. If enable_stealing is
+/// false, or if the caller runs on the only worker, g is called after f. A single worker takes arms
+/// of other threads only if the process may use a second processor.
 ///
 /// f and g are called arms. f runs on the calling thread, which may be any thread. g runs on the
 /// calling thread or on a worker. Several threads may call join() at the same time. No call waits

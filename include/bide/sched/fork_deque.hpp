@@ -131,7 +131,7 @@ public:
     /// Returns true if this push has published jobs; the caller then wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
     template <class Wanted = depth_type (*)() noexcept>
-    bool push(Job& job, Wanted wanted = &least) {
+    BIDE_INLINE bool push(Job& job, Wanted wanted = &least) {
         const depth_type at = depth();
         // Order: relaxed; the limit publishes no data: it is the owner's own value, or `requested`.
         // The owner may see a request late.
@@ -149,7 +149,7 @@ public:
     /// `range_` calls wanted() as push() does.
     /// Requires: at + 1 == depth().
     template <class Wanted = depth_type (*)() noexcept>
-    fork_pop pop(depth_type at, Wanted wanted = &least) noexcept {
+    BIDE_INLINE fork_pop pop(depth_type at, Wanted wanted = &least) noexcept {
         // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
         bottom_.store(at, std::memory_order_release);
         // Order: seq_cst [fork_deque.busy]; bottom is written before the limit is read.

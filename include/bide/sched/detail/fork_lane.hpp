@@ -8,8 +8,10 @@
 // from another thread's lane. All lanes of a pool are in one list. The list only grows, and any
 // thread reads it without a lock. Lanes that no thread uses are also in a free list. A lane exists
 // until the pool is destroyed, because a thief may still read a lane that is in the free list. If
-// the workers do not steal, or if there is only one worker, threads have no lanes and run the arms
-// in turn.
+// the workers do not steal, threads have no lanes and run the arms in turn. So does the thread of a
+// single worker. A single worker takes arms from the lanes of other threads only, and only if the
+// machine has a processor for both. Each such fork-join would cost a wake, because a single worker
+// is never the timed sleeper. So a fork-join that is not worth a wake has no lane then.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
 // time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
@@ -185,7 +187,7 @@ public:
     // Pushes a job. `is_brief` means that the job takes less time than a wake. Such a job wakes no
     // worker while an idle worker is the timed sleeper (pool.hpp).
     // Throws: std::bad_alloc, with nothing changed.
-    void push(job& j, bool is_brief = false) {
+    BIDE_INLINE void push(job& j, bool is_brief = false) {
         if (deque_.push(j, [this]() noexcept { return wanted(); })) [[unlikely]] {
             wake(is_brief);
         }
@@ -201,7 +203,7 @@ public:
     void wake_for_public() noexcept { pool_.fork_published(!is_worth_a_wake()); }
 
     // Takes the youngest job back. If it was stolen, returns false; the caller then calls wait().
-    bool pop(depth_type at) noexcept {
+    BIDE_INLINE bool pop(depth_type at) noexcept {
         const fork_pop how = deque_.pop(at, [this]() noexcept { return wanted(); });
         if (how == fork_pop::popped) [[likely]] {
             return true;
@@ -896,8 +898,12 @@ public:
         on.take_overhead();
         context::here() = {on.scheduler_id, &on};
     }
-    // Begins an outermost fork-join of a pool without lanes.
-    explicit basic_fork_scope(const void* scheduler_id) noexcept {
+    // Begins an outermost fork-join without a lane, whose arms the calling thread runs. If `site` is
+    // not nullptr, it learns the time.
+    explicit basic_fork_scope(const void* scheduler_id,
+                              basic_fork_call_site<Platform>* site = nullptr,
+                              std::uint64_t iterations = 1) noexcept
+        : site_(site), iterations_(iterations), begin_ns_(site != nullptr ? Platform::now() : 0) {
         context::here() = {scheduler_id, nullptr};
     }
     // Begins an arm that was stolen from `from`.
@@ -909,7 +915,8 @@ public:
     ~basic_fork_scope() {
         context& here = context::here();
         if (site_ != nullptr) {
-            const auto besides = here.lane->take_overhead();
+            const auto besides =
+                here.lane != nullptr ? here.lane->take_overhead() : typename lane::overhead();
             const std::int64_t own = Platform::now() - begin_ns_ - besides.ns;
             site_->learn(own * (1 + (std::min)(besides.waits, most_waits)), iterations_);
         }

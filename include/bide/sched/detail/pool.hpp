@@ -208,10 +208,11 @@ public:
 
     BIDE_COLD basic_pool(owner& of, const options& wanted)
         : owner_(of), how_(wanted), steals_(wanted.steal && wanted.workers > 1),
+          takes_arms_(steals_ || (wanted.steal && wanted.spare_processors > 0)),
           shares_rings_(steals_ || wanted.workers == 1),
           uses_timed_sleeps_(wanted.max_timed_sleep_ns != 0 && steals_), workers_(wanted.workers),
           idle_(wanted.workers), driver_lock_(wanted.io) {
-        if (steals_) {
+        if (takes_arms_) {
             detail::prepare_heavy_fence<Platform>(); // for thieves that publish (fork_deque.hpp)
         }
         for (unsigned i = 0; i < wanted.workers; ++i) {
@@ -348,7 +349,13 @@ public:
     basic_idle<Platform>& idle() noexcept { return idle_; }
     fixed_array<worker>& workers() noexcept { return workers_; }
     const fixed_array<worker>& workers() const noexcept { return workers_; }
+    // Returns true if workers steal from each other.
     bool steals() const noexcept { return steals_; }
+    // Returns true if a worker may take arms that the calling thread forks. A single worker takes
+    // arms from other threads only, and only if there is a spare processor for these.
+    bool takes_arms() const noexcept {
+        return steals_ || (takes_arms_ && current_worker() == nullptr);
+    }
     std::int64_t timer_slack_ns() const noexcept { return how_.timer_slack_ns; }
     executor_ref executor() const noexcept { return how_.executor; }
     bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
@@ -434,10 +441,8 @@ public:
         if (!has_nothing(w) || has_class_work(w)) {
             return true;
         }
-        if (!steals_) {
-            return false;
-        }
-        for (const worker& other : workers_) {
+        for (std::size_t i = steals_ ? 0 : workers_.size(); i != workers_.size(); ++i) {
+            const worker& other = workers_[i];
             if (!other.ring.empty() || !other.children.empty()) {
                 return true;
             }
@@ -742,9 +747,9 @@ private:
             if (r == nullptr && after_timed_sleep) {
                 r = take_stale(w);
             }
-            if (r == nullptr && !but_arms) {
-                r = take_arm(w, more);
-            }
+        }
+        if (r == nullptr && !but_arms) {
+            r = take_arm(w, more);
         }
         more = more || !has_nothing(w);
         return r;
@@ -1188,6 +1193,7 @@ private:
     owner& owner_;
     const options how_;
     const bool steals_;
+    const bool takes_arms_;   // of other threads, at least
     const bool shares_rings_; // other workers steal from a ring, or there are none
     const bool uses_timed_sleeps_;
     fixed_array<worker> workers_;
