@@ -185,12 +185,16 @@ template <class T> struct scan_work {
         T* const to = out.data();
         const std::size_t n = in.size();
         T sum{};
+// g++ 12 warns of a variable that it makes itself.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma omp parallel for reduction(inscan, + : sum)
         for (std::size_t i = 0; i < n; ++i) {
             sum += from[i];
 #pragma omp scan inclusive(sum)
             to[i] = sum;
         }
+#pragma GCC diagnostic pop
     }
 #endif
     std::vector<T> in;
@@ -219,7 +223,8 @@ struct histogram_work {
         const auto join = [](counts& to, const counts& part) {
             std::ranges::transform(to, part, to.begin(), std::plus());
         };
-        found = bide::parallel_fold(on.scheduler(), in, make, &count, join);
+        const auto add_one = [](counts& to, std::uint64_t x) { count(to, x); }; // can be inlined
+        found = bide::parallel_fold(on.scheduler(), in, make, add_one, join);
     }
 #if defined(BIDE_BENCH_HAS_TBB)
     void run(tbb_pool&) {
@@ -381,13 +386,11 @@ template <class T, bool Stable> struct sort_work {
     void prepare() { out = in; }
     std::uint64_t result() const { return digest(out); }
     template <class Call> void with(Call call) {
-        call(out.begin(), out.end(), [](const T& a, const T& b) {
-            if constexpr (std::is_same_v<T, std::string>) {
-                return a < b;
-            } else {
-                return a.key < b.key;
-            }
-        });
+        if constexpr (std::is_same_v<T, std::string>) {
+            call(out.begin(), out.end(), std::less<>());
+        } else {
+            call(out.begin(), out.end(), [](const T& a, const T& b) { return a.key < b.key; });
+        }
     }
     void run(serial_pool&) {
         with([](auto... of) {

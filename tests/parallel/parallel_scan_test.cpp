@@ -173,12 +173,47 @@ TEST_CASE("parallel_scan: the tree is the documented one, with the same bits on 
                 bide::parallel_transform_inclusive_scan(on, in, out.begin(), std::plus<>(), map);
                 REQUIRE(both.met() == is_shared);
                 REQUIRE(has_bits_of(out, wanted));
+                std::fill(out.begin(), out.end(), 0.0);
+                bide::parallel_inclusive_scan(on, in, out.begin()); // blocks in turn
+                REQUIRE(has_bits_of(out, wanted));
                 // The output is no double, so that nothing is kept there.
                 std::vector<long double> wide(n);
                 bide::parallel_transform_inclusive_scan(on, in, wide.begin(), std::plus<>(), map);
                 REQUIRE(std::equal(wide.begin(), wide.end(), wanted.begin(), wanted.end()));
             }
         }
+    }
+}
+
+TEST_CASE("parallel_scan: two blocks in turn give the bits of one after the other, also in place",
+          "[promise.scan-as-std]") {
+    using bide::detail::scan_kind;
+    using numbers = bide::detail::elements<double*>;
+    using in_turn = bide::detail::element_blocks<scan_kind::inclusive, double*, double*, double,
+                                                 std::plus<>, std::identity>;
+    static_assert(in_turn::in_pairs);
+    test::jitter chance(test::run_seed());
+    for (int round = 0; round < 300; ++round) {
+        test::chance_run given(chance, round);
+        std::vector<double> in(static_cast<std::size_t>(given.n));
+        std::generate(in.begin(), in.end(), [&] { return 1.0 / (1 + chance.below(99)); });
+        INFO("round " << round << ", " << given.n << " elements, grain " << given.options.grain);
+        const std::vector<double> wanted = documented_scan(in, given.options.grain);
+        std::plus<> plus;
+        std::identity same;
+        std::vector<double> out(in.size());
+        bide::detail::scan<scan_kind::inclusive, double>(
+            given.policy(), numbers{in.data(), in.size()}, out.data(), plus, same);
+        REQUIRE(has_bits_of(out, wanted));
+        // One that may throw is called for one block after the other.
+        test::function_ref<double(double, double)> slow = plus;
+        bide::detail::scan<scan_kind::exclusive, double>(given.policy(),
+                                                         numbers{in.data(), in.size()}, out.data(),
+                                                         slow, same, std::optional(0.3));
+        bide::detail::scan<scan_kind::exclusive, double>(given.policy(),
+                                                         numbers{in.data(), in.size()}, in.data(),
+                                                         plus, same, std::optional(0.3));
+        REQUIRE(has_bits_of(in, out));
     }
 }
 

@@ -323,6 +323,7 @@ template <own T, class C> void merge(T*, T*, T*, T*, T*, C&) = delete;
 template <class F, own T, class C, class W>
 void merge_parts(F, T*, T*, T*, T*, T*, C&, W&&) = delete;
 template <bool, class F, own T, class C, class S> void sort_here(F, T*, T*, C&, S&) = delete;
+template <bool, class F, own T, class P, class S> void sort_by_text(F, T*, T*, P&, S&) = delete;
 template <class R, class C> void merge_both_ends(R&&, C&&) = delete;
 template <class R, class C> void merge_few_with_many(R&&, C&&) = delete;
 
@@ -848,6 +849,62 @@ TEST_CASE("parallel_stable_sort: allocates once, and changes nothing without mem
             sort(script, false, v, by_value); // works without a buffer
         }
         CHECK(v == expected);
+    }
+}
+
+// The first bytes of strings are compared as numbers: so there are bytes above 127, zeros, strings
+// that end within the first 8 bytes, and many with the same 8 bytes.
+TEST_CASE("parallel_sort: sorts strings by their bytes, also stably, and without memory",
+          "[promise.sort-safe]") {
+    struct named {
+        std::string name;
+        std::size_t place;
+    };
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(3, true));
+    const auto sort_by = [&script](auto& v, auto less, auto projection) {
+        bide::detail::sort<true>(test::by_chance(script), bide::detail::elements_of(v), less,
+                                 projection);
+    };
+    for (const std::size_t n : {50u, 1'024u, 20'000u}) {
+        INFO(n << " strings");
+        std::vector<named> in;
+        std::vector<std::string> names;
+        for (std::size_t i = 0; i != n; ++i) {
+            std::string name(script.chance.below(3) * 5, '\xc3');
+            for (auto left = script.chance.below(12); left != 0; --left) {
+                name += std::string_view("\0\x01z\x80\xff", 5)[script.chance.below(5)];
+            }
+            in.push_back({name, i});
+            names.push_back(name);
+        }
+        std::vector<std::string> expected = names;
+        std::sort(expected.begin(), expected.end());
+        std::vector<std::string> out = names;
+        bide::parallel_sort(s, out, std::ranges::less());
+        REQUIRE(out == expected);
+        out = names;
+        bide::parallel_sort(s, out.begin(), out.end(), std::greater());
+        REQUIRE(std::equal(out.begin(), out.end(), expected.rbegin(), expected.rend()));
+        sort_by(in, std::less(), &named::name);
+        REQUIRE(std::is_sorted(in.begin(), in.end(), [](const named& x, const named& y) {
+            return x.name != y.name ? x.name < y.name : x.place < y.place;
+        }));
+        REQUIRE(std::equal(in.begin(), in.end(), expected.begin(), expected.end(),
+                           [](const named& x, const std::string& y) { return x.name == y; }));
+        std::deque<std::string_view> views(names.begin(), names.end());
+        sort_by(views, std::less<std::string_view>(), std::identity());
+        REQUIRE(std::equal(views.begin(), views.end(), expected.begin(), expected.end()));
+        if (test::counts_allocations()) {
+            out = names;
+            {
+                std::less<> less;
+                const test::out_of_memory none;
+                bide::detail::sort<false>(test::by_chance(script), bide::detail::elements_of(out),
+                                          less);
+            }
+            REQUIRE(out == expected);
+        }
     }
 }
 

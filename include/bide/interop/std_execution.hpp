@@ -424,7 +424,8 @@ void std_strict_scan(Index n, T initial, const Reduce& reduce, const Combine& co
 
 template <bool IsInclusive, class It, class Out, class Map, class T, class Op>
 Out std_scan(const It& first, const It& last, const Out& out, Map& map, T& init, Op& op) {
-    const auto to_value = [&map](auto&& element) -> T {
+    constexpr bool is_no_op = std::is_same_v<Map, __pstl::__internal::__no_op>;
+    const auto to_value = [&map](auto&& element) noexcept(is_no_op) -> T {
         return static_cast<T>(map(std::forward<decltype(element)>(element)));
     };
     const std_policy on = detail::std_policy_for<It, Out, Map, Op>();

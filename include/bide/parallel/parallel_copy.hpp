@@ -144,8 +144,9 @@ public:
         if (mine.is_kept == nullptr || mine.blocks == nullptr) {
             return;
         }
-        const auto ask_block = [&](std::uint64_t n, std::uint64_t at) {
+        const auto ask_block = [&](std::uint64_t n, std::uint64_t at, std::uint64_t) {
             ask(at, mine.size(n), &mine.is_kept[at - from], mine.blocks[n]);
+            return n + 1;
         };
         // If a call throws, the join copies what a serial run would have copied before that call.
         detail::call_or([&] { loop.for_blocks(mine.count, from, block_size, ask_block); },
@@ -160,11 +161,12 @@ public:
             goes_on = here.asked == done.size(blocks);
             kept_ += std::exchange(here.kept, kept_);
         }
-        const auto copy_block = [&](std::uint64_t n, std::uint64_t at) {
+        const auto copy_block = [&](std::uint64_t n, std::uint64_t at, std::uint64_t) {
             loop.state().run(at, done.blocks[n].asked, [&] {
                 const std::uint64_t behind = n + 1 == blocks ? kept_ : done.blocks[n + 1].kept;
                 copy(at, &done.is_kept[at - done.from], done.blocks[n], behind);
             });
+            return n + 1;
         };
         loop.for_blocks(blocks, done.from, done.block_size, copy_block);
 #if BIDE_EXCEPTIONS

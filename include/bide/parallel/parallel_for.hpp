@@ -237,13 +237,14 @@ public:
         forks_.template enter_loop<longest_brief_ns>(size, brief, run_rest);
     }
 
-    // Calls f(n, at) in parallel for each block n of [0, count) that is not skipped. `at` is the
-    // number of the first element of block n: from + n * size.
+    // Calls f(n, at, last) in parallel for each block n of [0, count) that is not skipped. `at` is
+    // the number of the first element of block n: from + n * size. A call may do the work of several
+    // blocks before `last`. It returns the next block.
     template <class F>
     void for_blocks(std::uint64_t count, std::uint64_t from, std::uint64_t size, const F& f) {
         const auto call = [&](std::uint64_t n, std::uint64_t last) {
-            for (; n != last && !state_.leaves_out(from + n * size); ++n) {
-                f(n, from + n * size);
+            while (n != last && !state_.leaves_out(from + n * size)) {
+                n = f(n, from + n * size, last);
             }
         };
         leaf_front front(call);

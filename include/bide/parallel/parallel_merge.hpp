@@ -179,8 +179,16 @@ public:
 
     // Moves the elements to the place `start`. If a move throws, moves back the elements that were
     // moved.
-    void bring_to_start() {
-        if constexpr (!is_plain) {
+    template <class Forker> void bring_to_start(const Forker& forks) {
+        if constexpr (!is_plain && moves_surely) {
+            detail::for_all_parts(forks, size_, [this](std::size_t first, std::size_t last) {
+                It at = detail::ahead(range_, static_cast<std::ptrdiff_t>(first));
+                for (; first != last; ++first, ++at) {
+                    std::construct_at(buffer() + first, std::ranges::iter_move(at));
+                }
+            });
+            filled_ = size_;
+        } else if constexpr (!is_plain) {
             struct unfill {
                 ~unfill() {
                     if (!is_filled) {
@@ -250,6 +258,9 @@ public:
     };
 
 private:
+    static constexpr bool moves_surely =
+        noexcept(std::ranges::iter_move(std::declval<It&>())) &&
+        std::is_nothrow_constructible_v<value, std::iter_rvalue_reference_t<It>>;
     static constexpr std::align_val_t alignment{alignof(value)};
 
     // Releases memory in which there are no objects.
@@ -270,6 +281,28 @@ private:
     const std::unique_ptr<value, release> memory_;
     std::size_t filled_ = 0;
 };
+
+// Moves the elements of the range to other places of the range: the element that had the number
+// keys[i].number comes to place i.
+template <class Forker, class It, class Key>
+void move_by_number(const Forker& forks, two_places<It>& places, std::size_t size,
+                    const Key* keys) {
+    auto* const buffer = places.buffer();
+    const auto place = [&places](std::size_t n) {
+        return places.range() + static_cast<std::iter_difference_t<It>>(n);
+    };
+    if constexpr (two_places<It>::is_plain) { // even plain elements may be move-only
+        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+            detail::move_elements(place(first), place(last), buffer + first);
+        });
+    }
+    places.bring_to_start(forks);
+    detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+        for (std::size_t i = first; i != last; ++i) {
+            *place(i) = std::ranges::iter_move(buffer + keys[i].number);
+        }
+    });
+}
 
 // ---- Merges
 
@@ -419,7 +452,7 @@ public:
     explicit operator bool() const noexcept { return static_cast<bool>(places_); }
 
     void run() {
-        places_.bring_to_start();
+        places_.bring_to_start(forks_);
         sort(0, size_, place::range);
     }
 
@@ -430,7 +463,7 @@ public:
                 detail::reverse_in_parallel(forks_, runs.begin_of(i), runs.end_of(i));
             }
         }
-        places_.bring_to_start();
+        places_.bring_to_start(forks_);
         merge_runs(runs, 0, runs.size(), place::range);
     }
 

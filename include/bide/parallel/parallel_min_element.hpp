@@ -11,10 +11,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if the comparison is the < (plain_less) or the > (plain_greater) of two values of type T.
-template <class Compare, class T>
-concept plain_less = std::is_same_v<Compare, std::ranges::less> ||
-                     std::is_same_v<Compare, std::less<>> || std::is_same_v<Compare, std::less<T>>;
+// True if the comparison is the > of two values of type T. For <, see plain_less.
 template <class Compare, class T>
 concept plain_greater =
     std::is_same_v<Compare, std::ranges::greater> || std::is_same_v<Compare, std::greater<>> ||

@@ -169,6 +169,11 @@ concept compares_in =
     std::predicate<Compare&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>,
                    std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
 
+// True if the comparison is the < of two values of type T.
+template <class Compare, class T>
+concept plain_less = std::is_same_v<Compare, std::ranges::less> ||
+                     std::is_same_v<Compare, std::less<>> || std::is_same_v<Compare, std::less<T>>;
+
 // True for an iterator to contiguous numbers.
 template <class It>
 concept plain_numbers =

@@ -21,6 +21,11 @@
 // computation".) Some operations of std give the same bits for any grouping of their operands, such
 // as std::plus of integers. For these, the owner of the loop (parallel_for.hpp) makes one
 // combination for each element, as the serial scan does.
+//
+// In a serial scan of floating-point numbers, each addition waits for the one before it. So a
+// thread combines the elements of two blocks in turn: neither block needs the other one. The
+// operands stay the same. It does so only for numbers, and only if no call can throw, because an
+// exception of the second block could otherwise come before one of the first.
 
 #include <bide/parallel/parallel_reduce.hpp>
 
@@ -50,13 +55,15 @@ template <class Out, class Op, class T>
 concept takes_scan =
     combines_scan<Op, T> && parallel_output<Out, const T&> && parallel_output<Out, T>;
 
+template <class Op, class T>
+inline constexpr bool is_plus = std::is_same_v<Op, std::plus<>> || std::is_same_v<Op, std::plus<T>>;
+
 // True if an operation gives the same bits for any grouping of its operands. In this case, a scan
 // combines the total of all earlier elements with the next element, as a serial scan does.
 template <class Op, class T>
 inline constexpr bool regroups =
     std::is_integral_v<T> && !std::is_same_v<T, bool> &&
-    (std::is_same_v<Op, std::plus<>> || std::is_same_v<Op, std::plus<T>> ||
-     std::is_same_v<Op, std::bit_xor<>> || std::is_same_v<Op, std::bit_xor<T>> ||
+    (is_plus<Op, T> || std::is_same_v<Op, std::bit_xor<>> || std::is_same_v<Op, std::bit_xor<T>> ||
      std::is_same_v<Op, std::bit_or<>> || std::is_same_v<Op, std::bit_or<T>> ||
      std::is_same_v<Op, std::bit_and<>> || std::is_same_v<Op, std::bit_and<T>>);
 
@@ -66,6 +73,14 @@ struct scan_blocks {
     std::uint64_t end_of(std::uint64_t at) const noexcept {
         return size - at < 2 * block ? size : at + block;
     }
+
+    // Returns true if two blocks of equal size begin at `at` and end at or before `to`.
+    bool has_two(std::uint64_t at, std::uint64_t to) const noexcept {
+        return to - at >= 2 * block && end_of(at + block) == at + 2 * block;
+    }
+    // Returns the number of blocks of a part of the loop, if blocks are scanned in pairs. While
+    // there are few blocks, each block is a part, so that all threads get one.
+    std::uint64_t in_part() const noexcept { return size / 128 < block ? 1 : 2; }
 
     std::uint64_t size;
     std::uint64_t block;
@@ -79,7 +94,10 @@ inline scan_blocks blocks_of(std::uint64_t size, const fork_options& options) no
 //
 //   scan(before, at)      scans the block at `at`. `before` is an optional: the total of all
 //                         earlier blocks, if there are any. Returns the total with this block
+//   in_pairs              true if there are functions for two blocks, which follow each other
+//   scan_two(before, at)  scans two blocks. Returns the total with them
 //   sum(at)               called by a thief. Returns the total of the block alone
+//   sum_two(at)           called by a thief. Returns the totals of the two blocks alone
 //   complete(before, at)  completes a block for which a thief called sum()
 //   combine(left, right)
 template <class T, class Blocks> class scan_front {
@@ -94,8 +112,16 @@ public:
         : blocks_(blocks), of_(of), before_(std::move(before)) {}
 
     void run(std::uint64_t from, std::uint64_t to) {
-        for (std::uint64_t at = from; at != to; at = blocks_.end_of(at)) {
+        for (std::uint64_t at = from; at != to;) {
+            if constexpr (Blocks::in_pairs) {
+                if (before_ && blocks_.has_two(at, to)) {
+                    before_.emplace(of_.scan_two(*before_, at));
+                    at += 2 * blocks_.block;
+                    continue;
+                }
+            }
             before_.emplace(of_.scan(before_, at));
+            at = blocks_.end_of(at);
         }
     }
 
@@ -106,9 +132,19 @@ public:
         if (mine.sums == nullptr) {
             return;
         }
-        loop.for_blocks(mine.blocks, from, blocks_.block, [&](std::uint64_t n, std::uint64_t at) {
+        const auto sum_blocks = [&](std::uint64_t n, std::uint64_t at, std::uint64_t last) {
+            if constexpr (Blocks::in_pairs) {
+                if (last - n >= 2 && blocks_.has_two(at, to)) {
+                    const std::pair<T, T> both = of_.sum_two(at);
+                    mine.sums[n].emplace(both.first);
+                    mine.sums[n + 1].emplace(both.second);
+                    return n + 2;
+                }
+            }
             mine.sums[n].emplace(of_.sum(at));
-        });
+            return n + 1;
+        };
+        loop.for_blocks(mine.blocks, from, blocks_.block, sum_blocks);
         done.emplace(std::move(mine));
     }
 
@@ -120,11 +156,12 @@ public:
             done.sums[n].emplace(std::move(*before_));
             before_.emplace(std::move(behind));
         }
-        loop.for_blocks(
-            done.blocks, done.from, blocks_.block, [&](std::uint64_t n, std::uint64_t at) {
-                loop.state().run(at, blocks_.end_of(at) - at,
-                                 [&] { of_.complete(*std::as_const(done.sums[n]), at); });
-            });
+        const auto complete_block = [&](std::uint64_t n, std::uint64_t at, std::uint64_t) {
+            loop.state().run(at, blocks_.end_of(at) - at,
+                             [&] { of_.complete(*std::as_const(done.sums[n]), at); });
+            return n + 1;
+        };
+        loop.for_blocks(done.blocks, done.from, blocks_.block, complete_block);
     }
 
     T& total() noexcept { return *before_; }
@@ -145,6 +182,10 @@ template <scan_kind Kind, class It, class Out, class T, class Op, class Map> cla
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
+    static constexpr bool never_throws =
+        (is_plus<Op, T> || (std::is_nothrow_invocable_v<Op&, T, T> &&
+                            std::is_nothrow_invocable_v<Op&, const T&, const T&>)) &&
+        std::is_nothrow_invocable_v<Map&, std::iter_reference_t<It>>;
     // A small value is copied to a local object, which the output cannot overlap.
     using operand = std::conditional_t<is_small_copy<T>, T, const T&>;
     static_assert(
@@ -153,6 +194,9 @@ template <scan_kind Kind, class It, class Out, class T, class Op, class Map> cla
         "give an initial value of its type");
 
 public:
+    static constexpr bool in_pairs = keeps_in_output && std::is_arithmetic_v<T> && never_throws &&
+                                     plain_numbers<It> && plain_numbers<Out>;
+
     element_blocks(const elements<It>& in, const Out& out, scan_blocks blocks, Op& combine,
                    Map& map)
         : in_(in), out_{out, in.size}, blocks_(blocks), op_(combine), map_(map) {}
@@ -166,6 +210,20 @@ public:
         } else {
             return fold(at, [](Out&, const T&) {});
         }
+    }
+    T scan_two(const T& all_before, std::uint64_t at) {
+        const T before = all_before; // the output cannot overlap it
+        const std::pair<T, T> sums =
+            fold_two(at, [this, before](T& to, T here) { to = combine(before, here); });
+        if constexpr (is_exclusive) {
+            *out_.at(at) = before;
+        }
+        const T middle = combine(before, sums.first);
+        put_before(middle, at + blocks_.block);
+        return combine(middle, sums.second);
+    }
+    std::pair<T, T> sum_two(std::uint64_t at) {
+        return fold_two(at, [](T& to, T here) { to = here; });
     }
     void complete(const T& before, std::uint64_t at) {
         if constexpr (keeps_in_output) {
@@ -204,6 +262,36 @@ private:
             }
         }
         return sum;
+    }
+
+    // Does the same for the block at `at` and for the next one, in turn. Writes the combinations of
+    // the second block to their places. `put` is for the first block.
+    template <class Put> std::pair<T, T> fold_two(std::uint64_t at, Put put) {
+        const std::uint64_t n = blocks_.block;
+        auto* const from = detail::unwrap(in_.at(at));
+        T* const to = detail::unwrap(out_.at(at));
+        T first = static_cast<T>(std::invoke(map_, from[0]));
+        T second = static_cast<T>(std::invoke(map_, from[n]));
+        const auto put_both = [&](std::uint64_t i) {
+            put(to[i], first);
+            to[i + n] = second;
+        };
+        if constexpr (!is_exclusive) {
+            put_both(0);
+        }
+        for (std::uint64_t i = 1; i != n; ++i) {
+            const T next = static_cast<T>(std::invoke(map_, from[i]));
+            const T next_second = static_cast<T>(std::invoke(map_, from[i + n]));
+            if constexpr (is_exclusive) {
+                put_both(i);
+            }
+            first = combine(first, next);
+            second = combine(second, next_second);
+            if constexpr (!is_exclusive) {
+                put_both(i);
+            }
+        }
+        return {first, second};
     }
 
     // Scans the block as if no block came before it. In an exclusive scan, writes nothing to the
@@ -250,9 +338,8 @@ private:
             *to = before;
             ++to;
         }
-        for (; to != end; ++to) {
-            *to = combine(before, std::as_const(*to));
-        }
+        detail::each_element(
+            to, end, [this, &before](auto&& here) { here = combine(before, std::as_const(here)); });
     }
 
     const elements<It> in_;
@@ -269,13 +356,16 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
     using block_type = element_blocks<Kind, It, Out, T, Op, Map>;
     block_type work(in, out, blocks, op, map);
     scan_front<T, block_type> front(blocks, work, std::move(before));
-    detail::run_in_order(on.forks(), on.options(), in.size, blocks.block, front);
+    const std::uint64_t unit = blocks.block * (block_type::in_pairs ? blocks.in_part() : 1);
+    detail::run_in_order(on.forks(), on.options(), in.size, unit, front);
     return elements<Out>{out, in.size}.end();
 }
 
 // The scan of chunks, which are the blocks.
 template <class It, class T, class Body, class Combine> class chunk_blocks {
 public:
+    static constexpr bool in_pairs = false;
+
     chunk_blocks(const elements<It>& in, scan_blocks blocks, Body& body, Combine& combine)
         : in_(in), blocks_(blocks), body_(body), combine_(combine) {}
 

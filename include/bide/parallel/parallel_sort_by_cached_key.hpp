@@ -58,21 +58,7 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
         std::remove_reference_t<decltype(state)> of_keys(uncounted, 0);
         detail::sort_here<true>(forks, keys.get(), keys.get() + size, by_key, of_keys);
         of_keys.finish();
-        auto* const buffer = places.buffer();
-        const auto place = [begin](std::size_t n) {
-            return begin + static_cast<std::iter_difference_t<It>>(n);
-        };
-        if constexpr (decltype(places)::is_plain) { // even plain elements may be move-only
-            detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-                detail::move_elements(place(first), place(last), buffer + first);
-            });
-        }
-        places.bring_to_start();
-        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-            for (std::size_t i = first; i != last; ++i) {
-                *place(i) = std::ranges::iter_move(buffer + keys[i].number);
-            }
-        });
+        detail::move_by_number(forks, places, size, keys.get());
         state.count(all.size);
     });
 }
