@@ -319,6 +319,7 @@ public:
         return enabled(n) ? n : not_repeated(why);
     }
     std::vector<std::string> outcomes; // the texts of record()
+    bool reuses_addresses() const noexcept { return options_.reused_addresses > 0; }
     // Returns the number of steps of all executions.
     std::uint64_t steps_made() const noexcept { return steps_made_; }
 
@@ -402,7 +403,10 @@ public:
         }
     }
     int spawn(std::function<void()> run, bool is_daemon) {
-        const auto* const mine = new std::function<void()>(std::move(run)); // memory of the body
+        // It lies on the heap of the body.
+        heap::may_reuse = false;
+        const auto* const mine = new std::function<void()>(std::move(run));
+        heap::may_reuse = true;
         const int parent = running_;
         heap::inside = -1;
         const int t = names_.number(parent, self().spawned++);
@@ -425,6 +429,13 @@ public:
             at->second = memory_.make_object(0, self().knows, true);
         }
         return at->second;
+    }
+    // Returns the list of the freed blocks with this size.
+    int free_list_of(std::size_t size) {
+        const int made = queue_of(reinterpret_cast<const void*>(size)); // no address is so small
+        memory_.at(made).free_list = true;
+        memory_.at(made).name = "freed memory";
+        return made;
     }
     BIDE_NOINLINE order weakened(order o, int slot, site where) {
         if (where.is_given != 0 || (seen_orders == nullptr && changes.empty())) {
@@ -477,7 +488,9 @@ private:
         end_thread();
 #endif
         if (t != 0) {
+            heap::may_reuse = false;
             delete run;
+            heap::may_reuse = true;
         }
         x.step({.what = request::kind::end, .text = "end"});
         std::abort();
@@ -569,7 +582,8 @@ private:
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r))) {
             return;
         }
-        if (r.what != request::kind::read || r.quiet || r.inside) {
+        if (r.what != request::kind::read || r.quiet || r.inside ||
+            memory_.at(r.object).free_list) {
             t.looks.clear();
             return;
         }
@@ -603,14 +617,13 @@ private:
     void perform(int n) {
         model_thread& t = thread(n);
         ++steps_made_;
-        const bool is_access =
-            t.wants.what == request::kind::read || t.wants.what == request::kind::write;
-        if (is_access && !memory_.at(t.wants.object).queue) {
+        const bool accesses = is_access(t.wants);
+        if (accesses && !memory_.at(t.wants.object).queue) {
             if (const std::string* const wrong = memory_.touch(t.wants.object, t.knows)) {
                 fail(failure::lifetime, *wrong, t.wants.where);
                 return;
             }
-        } else if (is_access) {
+        } else if (accesses && !memory_.at(t.wants.object).free_list) {
             memory_.use(memory_.at(t.wants.object), t.knows);
         }
         const int most = std::min(options_.max_steps, most_steps);
@@ -661,6 +674,14 @@ private:
     }
     void find_reads(const model_thread& t) {
         const request& r = t.wants;
+        if (const object& freed = memory_.at(r.object); freed.free_list) {
+            for (const int m : freed.messages) { // the first one is that no block is taken
+                if (memory_.msg(m).taken_by < 0) {
+                    candidates_.push_back({.message = m, .with = r.with});
+                }
+            }
+            return;
+        }
         clock known = t.knows.hb;
         if (r.known != nullptr) {
             known.join(*r.known);
@@ -690,7 +711,9 @@ private:
         const request& r = t.wants;
         scratch_.clear();
         int node = -1;
-        if (r.exclusive) {
+        if (memory_.at(r.object).free_list) {
+            scratch_.push_back(memory_.at(r.object).messages.front());
+        } else if (r.exclusive) {
             if (memory_.msg(r.from).taken_by < 0) {
                 scratch_.push_back(r.from);
             }
@@ -711,7 +734,8 @@ private:
             std::erase_if(list, [&](const auto& l) { return l.first == r.object; });
         };
         const bool is_repeat = r.what == request::kind::write && repeats(r);
-        if (r.what == request::kind::write && !is_repeat) {
+        const bool is_heap = is_access(r) && memory_.at(r.object).free_list;
+        if (r.what == request::kind::write && !is_repeat && !is_heap) {
             t.looked.clear();
             t.newer.clear();
         }
@@ -721,6 +745,9 @@ private:
             t.message = o.message;
             if (!t.looks.empty() && !saw_same(t, r.object, o.message)) {
                 t.looks.clear();
+            }
+            if (is_heap) {
+                break;
             }
             forget(t.looked);
             forget(t.newer);
@@ -823,6 +850,7 @@ private:
                    ? out
                    : out + " (" + where.file + ":" + std::to_string(where.line) + ")";
     }
+
     void finish() {
         bool all = true;
         bool asleep = false;
