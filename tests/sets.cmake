@@ -38,7 +38,7 @@ set(
 set(
     bide_compiler_tests
     "sync[.].*" "channel[.](handles|select)" "task[.](compose|task)" "sched[.]scheduler"
-    "parallel[.](fork_join|parallel_for)" "durable[.](locks|slots[.]file)" "model[.]example"
+    "parallel[.](fork_join|parallel_for)" "durable[.](locks|slots[.]file)" "model[.](example|unmodified)"
 )
 # What shares memory between threads.
 set(

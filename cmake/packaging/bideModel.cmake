@@ -67,11 +67,14 @@ function(bide_add_model name)
     endif()
     if(arg_WATCH OR arg_UNMODIFIED)
         # Compiled so, and not linked so: the functions that this calls are the checker's. -g1: for source lines.
-        target_compile_options(${name} PRIVATE -fsanitize=thread -g1)
+        # The macro: the program has its own instances of std::string and its like, not those of libstdc++.so.
+        target_compile_options(${name} PRIVATE -fsanitize=thread -g1 -D_GLIBCXX_EXTERN_TEMPLATE=0)
     endif()
     if(arg_WATCH)
         target_link_libraries(${name} PRIVATE bide_model_watch bide_model)
     elseif(arg_UNMODIFIED)
+        # What memcpy(), strlen() and their like do is seen if they are called.
+        target_compile_options(${name} PRIVATE -fno-builtin)
         target_link_libraries(${name} PRIVATE bide_model_unmodified bide_model)
     endif()
     if(NOT CMAKE_TESTING_ENABLED)

@@ -296,6 +296,8 @@ TEST_CASE("misuse: a body whose threads share nothing that the checker sees fail
     CHECK(model::explore({}, plain).what == failure::nothing_shared);
     CHECK(model::explore({.may_share_nothing = true}, plain).what == failure::none);
     CHECK(contains(model::explore({}, store_and_load).assumed, "no time-outs"));
+    const auto wrong = [] { model::check("fails", [] { MODEL_REQUIRE(false); }); };
+    CHECK(contains(process(wrong).text, "assumed: no spurious wake-ups; no time-outs; "));
 }
 
 TEST_CASE(

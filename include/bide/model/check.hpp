@@ -116,8 +116,8 @@ struct options {
     int weak_failures = 0;
     /// How many times the clock of each thread may jump by a millisecond.
     int clock_jumps = 0;
-    /// How many calls of `new` by each thread may return an address that this thread has freed, if
-    /// the sizes are equal. The ABA problem needs such addresses.
+    /// How many calls of `new` by each thread may return an address that a thread has freed before,
+    /// if the sizes are equal. The ABA problem needs such addresses.
     int reused_addresses = 0;
     /// If false, an exploration fails in which no two threads use an object together. Such a body
     /// checks nothing: perhaps it uses std::atomic, which is no object of the checker.

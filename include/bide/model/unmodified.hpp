@@ -16,6 +16,7 @@
 
 #include <bide/model/detail/unmodified_atomics.hpp>
 #include <bide/model/detail/unmodified_memory.hpp>
+#include <bide/model/detail/unmodified_nodes.hpp>
 #include <bide/model/detail/unmodified_refused.hpp>
 #include <bide/model/detail/unmodified_threads.hpp>
 

@@ -113,12 +113,18 @@ struct memory_range {
 };
 void set_thread_local(const memory_range* all, std::size_t count) noexcept;
 
+// True: a compiler has made no difference between weak and strong compare-exchanges, so none has
+// failed for no reason.
+inline bool has_no_weak_exchange = false;
+
 // What the checker calls, if a program has such code.
 struct callbacks {
     void (*thread_begins)(int thread) noexcept;
     void (*thread_ends)(); // called by the thread
     void (*switches)(int thread, bool enters) noexcept;
     void (*execution_ends)() noexcept;
+    // The thread frees memory. `code` is the return address of the call.
+    void (*frees)(const void* from, std::size_t size, const void* code) noexcept;
 };
 inline const callbacks* unmodified = nullptr;
 

@@ -182,6 +182,7 @@ void __tsan_atomic_signal_fence(int /*order*/) {}
     }                                                                                              \
     T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T desired,            \
                                                  int success, int failure) {                       \
+        bide::model::detail::ops::has_no_weak_exchange = true;                                     \
         BIDE_MODEL_AT(T).compare_exchange(expected, desired, success, failure, false);             \
         return expected;                                                                           \
     }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -108,6 +109,88 @@ void* memset(void* to, int value, std::size_t size) noexcept {
     }
     return __memset_chk(to, value, size, size);
 }
+
+// `Result` is the result of the system's function, which is called with the arguments `a`.
+#define BIDE_MODEL_TEXT(Result, name, ...)                                                         \
+    static constinit bide::model::detail::system_function<Result> system(#name);                   \
+    const bool is_seen = bide::model::detail::ops::in_body();                                      \
+    Result const result = system(__VA_ARGS__)
+// Compilers have declarations of their own of these, with two versions in C++.
+const void* bide_model_memchr(const void*, int, std::size_t) noexcept __asm__("memchr");
+const char* bide_model_strchr(const char*, int) noexcept __asm__("strchr");
+
+int memcmp(const void* one, const void* other, std::size_t size) noexcept {
+    BIDE_MODEL_TEXT(int, memcmp, one, other, size);
+    if (is_seen) {
+        BIDE_MODEL_COPIED(one, size, false);
+        BIDE_MODEL_COPIED(other, size, false);
+    }
+    return result;
+}
+const void* bide_model_memchr(const void* in, int value, std::size_t size) noexcept {
+    BIDE_MODEL_TEXT(const void*, memchr, in, value, size);
+    if (is_seen) {
+        const auto* const begin = static_cast<const char*>(in);
+        const auto* const found = static_cast<const char*>(result);
+        BIDE_MODEL_COPIED(in, found == nullptr ? size : static_cast<std::size_t>(found - begin) + 1,
+                          false);
+    }
+    return result;
+}
+std::size_t strlen(const char* text) noexcept {
+    BIDE_MODEL_TEXT(std::size_t, strlen, text);
+    if (is_seen) {
+        BIDE_MODEL_COPIED(text, result + 1, false);
+    }
+    return result;
+}
+const char* bide_model_strchr(const char* text, int value) noexcept {
+    BIDE_MODEL_TEXT(const char*, strchr, text, value);
+    if (is_seen) {
+        std::size_t read = 0;
+        while (text + read != result && text[read] != '\0') {
+            ++read;
+        }
+        BIDE_MODEL_COPIED(text, read + 1, false);
+    }
+    return result;
+}
+int strncmp(const char* one, const char* other, std::size_t size) noexcept {
+    BIDE_MODEL_TEXT(int, strncmp, one, other, size);
+    if (is_seen) {
+        std::size_t read = 0;
+        while (read != size && one[read] == other[read] && one[read] != '\0') {
+            ++read;
+        }
+        read += read != size ? 1 : 0;
+        BIDE_MODEL_COPIED(one, read, false);
+        BIDE_MODEL_COPIED(other, read, false);
+    }
+    return result;
+}
+int strcmp(const char* one, const char* other) noexcept {
+    BIDE_MODEL_TEXT(int, strcmp, one, other);
+    if (is_seen) {
+        std::size_t read = 0;
+        while (one[read] == other[read] && one[read] != '\0') {
+            ++read;
+        }
+        BIDE_MODEL_COPIED(one, read + 1, false);
+        BIDE_MODEL_COPIED(other, read + 1, false);
+    }
+    return result;
+}
+char* strcpy(char* to, const char* from) noexcept {
+    static constinit bide::model::detail::system_function<std::size_t> length("strlen");
+    const std::size_t size = length(from) + 1;
+    if (bide::model::detail::ops::in_body()) {
+        BIDE_MODEL_COPIED(from, size, false);
+        BIDE_MODEL_COPIED(to, size, true);
+    }
+    __memcpy_chk(to, from, size, size);
+    return to;
+}
+#undef BIDE_MODEL_TEXT
 
 } // extern "C"
 

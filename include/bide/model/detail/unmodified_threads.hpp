@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
+#include <functional>
 #include <link.h>
 #include <linux/futex.h>
 #include <map>
@@ -41,10 +42,22 @@ public:
         return one;
     }
 
-    // The locks that the threads hold, and how often.
+    // How often the running thread holds the lock. Negative: as a reader.
     int& held(const void* lock) {
         const heap::leave guard;
-        return held_[{ops::this_thread(), lock}];
+        return held_[{lock, ops::this_thread()}];
+    }
+    // Returns a thread that holds a lock in this memory; -1 if there is none.
+    int holder_of(const void* from, std::size_t size) const noexcept {
+        const auto* const end = static_cast<const std::byte*>(from) + size;
+        for (auto i = held_.lower_bound({from, 0});
+             i != held_.end() && std::less<>()(i->first.first, static_cast<const void*>(end));
+             ++i) {
+            if (i->second != 0) {
+                return i->first.second;
+            }
+        }
+        return -1;
     }
     void* result_of(int thread) const { return results_[static_cast<std::size_t>(thread)]; }
     void set_result(void* result) { results_[here()] = result; }
@@ -114,6 +127,15 @@ public:
         __memcpy_chk(out, us.local_, size, size);
         __memcpy_chk(us.local_, in, size, size);
     }
+    // A body must not free or destroy a lock that is held.
+    static void frees(const void* from, std::size_t size, const void* code) noexcept {
+        const int holder = all().holder_of(from, size);
+        if (holder >= 0) {
+            char text[] = "a lock is freed or destroyed, and T0 has locked it";
+            *std::strchr(text, '0') = static_cast<char>('0' + holder);
+            ops::misuse(text, ops::place_of(code));
+        }
+    }
     static void forget() noexcept {
         unmodified_threads& us = all();
         us.held_.clear();
@@ -179,7 +201,7 @@ private:
         }
     }
 
-    std::map<std::pair<int, const void*>, int> held_;
+    std::map<std::pair<const void*, int>, int> held_;
     std::map<const void*, unsigned> barriers_;
     std::vector<call> body_ends_;
     std::vector<call> due_;
@@ -201,7 +223,7 @@ namespace {
 
 constexpr ops::callbacks of_unmodified = {&unmodified_threads::begin, &unmodified_threads::end,
                                           &unmodified_threads::exchange,
-                                          &unmodified_threads::forget};
+                                          &unmodified_threads::forget, &unmodified_threads::frees};
 
 [[maybe_unused]] const bool is_unmodified = [] {
     ops::unmodified = &of_unmodified;
@@ -259,7 +281,7 @@ public:
         ops::store(object_, 0, std::memory_order_release, where_);
         ops::accessed(at_, size_, object_, true, where_);
     }
-    // Adds a reader.
+    // Adds a reader. Counts it in the number of times that the thread holds the lock.
     bool share(bool tries, std::int64_t until = no_end) noexcept {
         for (ops::bits state = 0; !change(state, state + 1);) {
             if (state >= is_written) {
@@ -269,7 +291,16 @@ public:
                 state = 0;
             }
         }
+        --unmodified_threads::all().held(at_);
         return true;
+    }
+    // Adds a writer, and counts it.
+    bool own(bool tries, std::int64_t until = no_end) noexcept {
+        const bool done = tries ? try_lock() : lock(until);
+        if (done) {
+            unmodified_threads::all().held(at_) = 1;
+        }
+        return done;
     }
     void unshare() noexcept {
         ops::modify(
@@ -489,6 +520,9 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
 // In a body, the beginning and the end of a lock are plain writes of its memory.
 #define BIDE_MODEL_WRITTEN(object)                                                                 \
     bide::model::detail::ops::watch(object, sizeof *object, true, __builtin_return_address(0))
+#define BIDE_MODEL_UNHELD(object)                                                                  \
+    bide::model::detail::unmodified_threads::frees(object, sizeof *object,                         \
+                                                   __builtin_return_address(0))
 #define BIDE_MODEL_MADE(name, T, A)                                                                \
     int name##_init(T* object, const A* attributes) noexcept {                                     \
         BIDE_MODEL_SYSTEM(int, name##_init, nullptr);                                              \
@@ -498,7 +532,11 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
     int name##_destroy(T* object) noexcept {                                                       \
         BIDE_MODEL_SYSTEM(int, name##_destroy, nullptr);                                           \
         BIDE_MODEL_WRITTEN(object);                                                                \
-        return BIDE_MODEL_BODY ? 0 : system(object);                                               \
+        if (!BIDE_MODEL_BODY) {                                                                    \
+            return system(object);                                                                 \
+        }                                                                                          \
+        BIDE_MODEL_UNHELD(object);                                                                 \
+        return 0;                                                                                  \
     }
 // A wait and a wake are plain reads of it.
 #define BIDE_MODEL_READ(object)                                                                    \
@@ -597,8 +635,7 @@ int pthread_rwlock_wrlock(pthread_rwlock_t* lock) noexcept {
     if (!BIDE_MODEL_BODY) {
         return system(lock);
     }
-    real_lock(lock, "shared_mutex", BIDE_MODEL_HERE).lock();
-    unmodified_threads::all().held(lock) = 1;
+    real_lock(lock, "shared_mutex", BIDE_MODEL_HERE).own(false);
     return 0;
 }
 int pthread_rwlock_trywrlock(pthread_rwlock_t* lock) noexcept {
@@ -607,9 +644,7 @@ int pthread_rwlock_trywrlock(pthread_rwlock_t* lock) noexcept {
     if (!BIDE_MODEL_BODY) {
         return system(lock);
     }
-    const bool done = real_lock(lock, "shared_mutex", BIDE_MODEL_HERE).try_lock();
-    unmodified_threads::all().held(lock) = done ? 1 : 0;
-    return done ? 0 : EBUSY;
+    return real_lock(lock, "shared_mutex", BIDE_MODEL_HERE).own(true) ? 0 : EBUSY;
 }
 int pthread_rwlock_timedwrlock(pthread_rwlock_t* lock, const timespec* end) noexcept {
     using namespace bide::model::detail;
@@ -617,9 +652,8 @@ int pthread_rwlock_timedwrlock(pthread_rwlock_t* lock, const timespec* end) noex
     if (!BIDE_MODEL_BODY) {
         return system(lock, end);
     }
-    const bool done = real_lock(lock, "shared_mutex", BIDE_MODEL_HERE).lock(nanoseconds(*end));
-    unmodified_threads::all().held(lock) = done ? 1 : 0;
-    return done ? 0 : ETIMEDOUT;
+    real_lock mine(lock, "shared_mutex", BIDE_MODEL_HERE);
+    return mine.own(false, nanoseconds(*end)) ? 0 : ETIMEDOUT;
 }
 int pthread_rwlock_clockwrlock(pthread_rwlock_t* lock, clockid_t clock,
                                const timespec* end) noexcept {
@@ -628,9 +662,8 @@ int pthread_rwlock_clockwrlock(pthread_rwlock_t* lock, clockid_t clock,
     if (!BIDE_MODEL_BODY) {
         return system(lock, clock, end);
     }
-    const bool done = real_lock(lock, "shared_mutex", BIDE_MODEL_HERE).lock(nanoseconds(*end));
-    unmodified_threads::all().held(lock) = done ? 1 : 0;
-    return done ? 0 : ETIMEDOUT;
+    real_lock mine(lock, "shared_mutex", BIDE_MODEL_HERE);
+    return mine.own(false, nanoseconds(*end)) ? 0 : ETIMEDOUT;
 }
 int pthread_rwlock_unlock(pthread_rwlock_t* lock) noexcept {
     using namespace bide::model::detail;
@@ -639,9 +672,15 @@ int pthread_rwlock_unlock(pthread_rwlock_t* lock) noexcept {
         return system(lock);
     }
     real_lock mine(lock, "shared_mutex", BIDE_MODEL_HERE);
-    if (std::exchange(unmodified_threads::all().held(lock), 0) != 0) {
+    int& held = unmodified_threads::all().held(lock);
+    if (held == 0) {
+        mine.misuse("a thread unlocks a shared_mutex that it has not locked");
+    }
+    if (held > 0) {
+        held = 0;
         mine.unlock();
     } else {
+        ++held;
         mine.unshare();
     }
     return 0;
@@ -659,7 +698,7 @@ int pthread_spin_lock(pthread_spinlock_t* lock) noexcept {
     if (!BIDE_MODEL_BODY) {
         return system(lock);
     }
-    real_lock(const_cast<int*>(lock), "spinlock", BIDE_MODEL_HERE).lock();
+    real_lock(const_cast<int*>(lock), "spinlock", BIDE_MODEL_HERE).own(false);
     return 0;
 }
 int pthread_spin_trylock(pthread_spinlock_t* lock) noexcept {
@@ -668,7 +707,7 @@ int pthread_spin_trylock(pthread_spinlock_t* lock) noexcept {
     if (!BIDE_MODEL_BODY) {
         return system(lock);
     }
-    return real_lock(const_cast<int*>(lock), "spinlock", BIDE_MODEL_HERE).try_lock() ? 0 : EBUSY;
+    return real_lock(const_cast<int*>(lock), "spinlock", BIDE_MODEL_HERE).own(true) ? 0 : EBUSY;
 }
 int pthread_spin_unlock(pthread_spinlock_t* lock) noexcept {
     using namespace bide::model::detail;
@@ -676,7 +715,21 @@ int pthread_spin_unlock(pthread_spinlock_t* lock) noexcept {
     if (!BIDE_MODEL_BODY) {
         return system(lock);
     }
-    real_lock(const_cast<int*>(lock), "spinlock", BIDE_MODEL_HERE).unlock();
+    real_lock mine(const_cast<int*>(lock), "spinlock", BIDE_MODEL_HERE);
+    if (std::exchange(unmodified_threads::all().held(const_cast<int*>(lock)), 0) == 0) {
+        mine.misuse("a thread unlocks a spinlock that it has not locked");
+    }
+    mine.unlock();
+    return 0;
+}
+int pthread_spin_destroy(pthread_spinlock_t* lock) noexcept {
+    BIDE_MODEL_SYSTEM(int, pthread_spin_destroy, nullptr);
+    auto* const object = const_cast<int*>(lock);
+    BIDE_MODEL_WRITTEN(object);
+    if (!BIDE_MODEL_BODY) {
+        return system(lock);
+    }
+    BIDE_MODEL_UNHELD(object);
     return 0;
 }
 
@@ -706,6 +759,7 @@ int pthread_barrier_wait(pthread_barrier_t* barrier) noexcept {
     return meet(barrier, BIDE_MODEL_HERE);
 }
 #undef BIDE_MODEL_WRITTEN
+#undef BIDE_MODEL_UNHELD
 
 int pthread_once(pthread_once_t* once, void (*function)()) {
     using namespace bide::model::detail;

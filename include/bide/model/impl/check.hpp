@@ -275,11 +275,15 @@ std::string assumptions(const options& o, const verdict& v) {
     add(o.how == options::method::pct, "random schedules: no proof");
     add(o.spurious == 0, "no spurious wake-ups");
     add(o.timeouts == 0, "no time-outs");
-    add(o.weak_failures == 0, "no spurious failures of compare_exchange_weak");
+    add(o.weak_failures == 0 || ops::has_no_weak_exchange,
+        "no spurious failures of compare_exchange_weak");
     add(o.clock_jumps == 0, "a clock that stands still");
-    add(o.reused_addresses == 0, "new addresses from new");
+    add(o.reused_addresses == 0, "no address twice from new");
     add(heap::on_freed == nullptr, "plain data without var is not watched");
     add(ops::unmodified == nullptr, "std::atomic, std::mutex and std::thread are not seen");
+    add(heap::on_freed != nullptr, "code compiled without -fsanitize=thread is not seen");
+    add(true, "no load buffering");
+    add(v.what != failure::none, "not explored after this failure");
     add(v.pruned != 0, std::to_string(v.pruned) + " executions begun and not completed: a thread "
                                                   "waits there for what comes in another one");
     return out;

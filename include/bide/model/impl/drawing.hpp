@@ -27,6 +27,9 @@ public:
         }
         for (int o = 0; o < memory_.objects(); ++o) {
             int before = -1;
+            if (memory_.at(o).free_list) {
+                continue;
+            }
             for (const int m : memory_.at(o).messages) {
                 const int write = memory_.msg(m).event;
                 edge(before, write, "color=orange, label=mo, constraint=false");

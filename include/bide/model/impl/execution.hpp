@@ -296,6 +296,7 @@ public:
         return enabled(n) ? n : not_repeated(why);
     }
     std::vector<std::string> outcomes; // the texts of record()
+    bool reuses_addresses() const noexcept { return options_.reused_addresses > 0; }
     // Returns the number of steps of all executions.
     std::uint64_t steps_made() const noexcept { return steps_made_; }
 
@@ -379,7 +380,10 @@ public:
         }
     }
     int spawn(std::function<void()> run, bool is_daemon) {
-        const auto* const mine = new std::function<void()>(std::move(run)); // memory of the body
+        // It lies on the heap of the body.
+        heap::may_reuse = false;
+        const auto* const mine = new std::function<void()>(std::move(run));
+        heap::may_reuse = true;
         const int parent = running_;
         heap::inside = -1;
         const int t = names_.number(parent, self().spawned++);
@@ -402,6 +406,13 @@ public:
             at->second = memory_.make_object(0, self().knows, true);
         }
         return at->second;
+    }
+    // Returns the list of the freed blocks with this size.
+    int free_list_of(std::size_t size) {
+        const int made = queue_of(reinterpret_cast<const void*>(size)); // no address is so small
+        memory_.at(made).free_list = true;
+        memory_.at(made).name = "freed memory";
+        return made;
     }
     BIDE_NOINLINE order weakened(order o, int slot, site where) {
         if (where.is_given != 0 || (seen_orders == nullptr && changes.empty())) {
@@ -454,7 +465,9 @@ private:
         end_thread();
 #endif
         if (t != 0) {
+            heap::may_reuse = false;
             delete run;
+            heap::may_reuse = true;
         }
         x.step({.what = request::kind::end, .text = "end"});
         std::abort();
@@ -538,14 +551,13 @@ private:
     void perform(int n) {
         model_thread& t = thread(n);
         ++steps_made_;
-        const bool is_access =
-            t.wants.what == request::kind::read || t.wants.what == request::kind::write;
-        if (is_access && !memory_.at(t.wants.object).queue) {
+        const bool accesses = is_access(t.wants);
+        if (accesses && !memory_.at(t.wants.object).queue) {
             if (const std::string* const wrong = memory_.touch(t.wants.object, t.knows)) {
                 fail(failure::lifetime, *wrong, t.wants.where);
                 return;
             }
-        } else if (is_access) {
+        } else if (accesses && !memory_.at(t.wants.object).free_list) {
             memory_.use(memory_.at(t.wants.object), t.knows);
         }
         const int most = std::min(options_.max_steps, most_steps);
@@ -596,6 +608,14 @@ private:
     }
     void find_reads(const model_thread& t) {
         const request& r = t.wants;
+        if (const object& freed = memory_.at(r.object); freed.free_list) {
+            for (const int m : freed.messages) { // the first one is that no block is taken
+                if (memory_.msg(m).taken_by < 0) {
+                    candidates_.push_back({.message = m, .with = r.with});
+                }
+            }
+            return;
+        }
         clock known = t.knows.hb;
         if (r.known != nullptr) {
             known.join(*r.known);
@@ -624,7 +644,9 @@ private:
         const request& r = t.wants;
         scratch_.clear();
         int node = -1;
-        if (r.exclusive) {
+        if (memory_.at(r.object).free_list) {
+            scratch_.push_back(memory_.at(r.object).messages.front());
+        } else if (r.exclusive) {
             if (memory_.msg(r.from).taken_by < 0) {
                 scratch_.push_back(r.from);
             }
@@ -642,15 +664,20 @@ private:
     void apply(model_thread& t, const outcome& o) {
         const request& r = t.wants;
         const bool is_repeat = r.what == request::kind::write && repeats(r, memory_);
+        const bool is_heap = is_access(r) && memory_.at(r.object).free_list;
         switch (r.what) {
         case request::kind::read:
             t.result = memory_.read(r, o, t.knows).value;
             t.message = o.message;
-            t.waits.reads(memory_, r.object, o.message);
+            if (!is_heap) {
+                t.waits.reads(memory_, r.object, o.message);
+            }
             break;
         case request::kind::write:
             t.message = memory_.write(r, o.message, t.knows).message;
-            t.waits.writes(r.object, t.message, is_repeat);
+            if (!is_heap) {
+                t.waits.writes(r.object, t.message, is_repeat);
+            }
             break;
         case request::kind::fence: memory_.fence(r, t.knows); break;
         case request::kind::choice:
@@ -714,6 +741,7 @@ private:
                    ? out
                    : out + " (" + where.file + ":" + std::to_string(where.line) + ")";
     }
+
     void finish() {
         bool all = true;
         bool asleep = false;

@@ -16,7 +16,8 @@
 // No graph may be reached in two ways. So a revisit is made only if the read and all dropped events
 // are "maximally added". A maximally added read reads the newest store. A maximally added store is
 // the last one in its modification order. The first graph that the search builds has only such
-// events.
+// events. The list of freed blocks (memory.hpp) differs: there, a maximally added read takes no
+// block, and its stores have no modification order.
 //
 // Only the unexplored branches are stored, each as a list of steps. A branch is run from the
 // beginning of the body, because stacks cannot be copied.
@@ -354,6 +355,9 @@ private:
                 }
             }
         }
+        if (m.at(e.object).free_list) {
+            return e.what == event::kind::write || mine.event < 0;
+        }
         if (mine.event >= 0 && !previous(m.event_at(mine.event))) {
             return false;
         }
@@ -386,7 +390,7 @@ private:
                         break;
                     }
                 }
-                kept.from = m.msg(*at).writer;
+                kept.from = m.at(e.object).free_list ? event_id{} : m.msg(*at).writer;
             }
             s.push_back(kept);
         }

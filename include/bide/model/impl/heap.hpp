@@ -5,7 +5,7 @@
 // The heap for the `new` expressions of a body. Each thread of the body has its own region of
 // memory. Each execution allocates from the beginning of these regions again. So an abandoned
 // execution leaks nothing, and a thread that makes the same allocations gets the same addresses.
-// Within one execution, freed memory is not used again.
+// Within one execution, freed memory is used again only if options::reused_addresses says so.
 
 #include <bide/core/detail/fatal.hpp>
 #include <bide/model/detail/ops.hpp>
@@ -77,8 +77,14 @@ private:
     const int thread_ = inside;
 };
 
-// Returns a block that the running thread has freed, if it is to be used again; otherwise nullptr.
+// False: blocks that are allocated now are new, and blocks that are freed now are not used again.
+// That is so for the checker's own blocks on the heap of the body.
+inline bool may_reuse = true;
+
+// Returns a block that a thread of the body has freed, if it is to be used again; otherwise nullptr.
 void* reused(std::size_t size, std::size_t alignment) noexcept;
+// Lets `new` use the block again.
+void offer(void* block, std::size_t size, const void* code) noexcept;
 
 // Ends the execution: a thread of the body needs too much memory.
 [[noreturn]] void fail_too_large();
@@ -90,6 +96,7 @@ inline void reset() noexcept {
     }
     live = 0;
     broken = false;
+    may_reuse = true;
     freed_blocks.clear();
 }
 
@@ -169,7 +176,7 @@ BIDE_NOINLINE inline void* take(std::size_t size, std::size_t alignment) {
     return p;
 }
 
-BIDE_NOINLINE inline void give(void* p, const void* code) noexcept {
+BIDE_NOINLINE inline void give_back(void* p, const void* code) noexcept {
     if (!is_ours(p)) {
         if (restores && inside >= 0) {
             tell_freed(p, before_body, code);
@@ -188,6 +195,14 @@ BIDE_NOINLINE inline void give(void* p, const void* code) noexcept {
     const leave guard; // memset() may be that of the body (model/unmodified.hpp)
     std::memset(p, 0xdd, h->size);
     --live;
+}
+
+BIDE_NOINLINE inline void give(void* p, const void* code) noexcept {
+    const std::size_t size = p != nullptr && is_ours(p) ? size_of(p) : 0;
+    give_back(p, code);
+    if (size != 0 && !broken) {
+        offer(p, size, code);
+    }
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail::heap

@@ -285,13 +285,17 @@ struct message {
     clock sync;
     std::array<step_count, max_threads> first_read{}; // the step of each thread that read it first
     std::vector<int> readers;                         // the events that have read it
-    int taken_by = -1;                                // the exclusive write placed behind it
+    // The exclusive write placed behind it. In a list of freed blocks: the read that took the block.
+    int taken_by = -1;
     bool repeats = false; // made by a read-modify-write that did not change the value
 };
 
 struct object {
     bool alive = false;
-    bool queue = false;     // a futex queue of the kernel: no happens-before, no lifetime
+    bool queue = false; // a futex queue of the kernel: no happens-before, no lifetime
+    // The freed blocks of one size (ops.hpp). It is a queue in which a read takes any write that no
+    // other read has taken, or the initial value, and does synchronise. Its writes have no order.
+    bool free_list = false;
     std::uint8_t users = 0; // a bit for each thread that has made or accessed it
     const char* name = nullptr;
     event_id made;
@@ -346,6 +350,10 @@ struct request {
     site where{};
     const char* text = "";
 };
+
+inline bool is_access(const request& r) noexcept {
+    return r.what == request::kind::read || r.what == request::kind::write;
+}
 
 // One possible outcome of a step.
 struct outcome {
@@ -427,6 +435,7 @@ public:
         object& o = objects_[object_count_];
         o.alive = true;
         o.queue = queue;
+        o.free_list = false;
         o.name = nullptr;
         o.made = queue ? event_id{} : v.next();
         o.touched = {};
@@ -461,12 +470,18 @@ public:
     // Returns the messages of object `o` behind `m`, in modification order.
     std::span<const int> behind(int o, int m) const {
         const auto& all = at(o).messages;
+        if (at(o).free_list) {
+            return {};
+        }
         return {std::find(all.begin(), all.end(), m) + 1, all.end()};
     }
     // Returns the write that `e` reads. If `e` is a write, returns the write behind which it was
     // placed.
     event_id source_of(const event& e) const {
         const auto& all = at(e.object).messages;
+        if (at(e.object).free_list && e.what == event::kind::write) {
+            return {};
+        }
         return msg(e.what == event::kind::read
                        ? e.message
                        : *(std::find(all.begin(), all.end(), e.message) - 1))
@@ -707,6 +722,9 @@ public:
         auto& first = from.first_read[index(v.thread)];
         first = first == 0 ? e.id.index : first;
         from.readers.push_back(number_of(e.id));
+        if (at(e.object).free_list && from.event >= 0) {
+            from.taken_by = number_of(e.id);
+        }
         return e;
     }
     event& write(const request& r, int behind, view& v) {

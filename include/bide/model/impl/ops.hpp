@@ -42,33 +42,59 @@ void fail_if(execution& x, failure what, const std::string* message) {
 
 } // namespace
 
-void* heap::reused(std::size_t size, std::size_t alignment) noexcept {
+// ---- Freed blocks
+//
+// The freed blocks of one size are modelled as an object, its list. A `delete` writes the address of
+// its block to the list. A `new` reads one of these addresses, or the initial value: then the block
+// is new. No two reads take the same write. A read happens after the write that it takes, as in an
+// allocator.
+
+namespace {
+
+// Returns the execution if blocks are used again in it; otherwise nullptr.
+execution* reusing() noexcept {
     execution* const x = execution::current();
-    if (x == nullptr || inside < 0 || x->self().left.reused_addresses == 0) {
+    return x != nullptr && heap::inside >= 0 && heap::may_reuse && x->reuses_addresses() ? x
+                                                                                         : nullptr;
+}
+
+} // namespace
+
+void* heap::reused(std::size_t size, std::size_t alignment) noexcept {
+    execution* const x = reusing();
+    if (x == nullptr || x->self().left.reused_addresses == 0 || alignment > 16 || size == 0) {
         return nullptr;
     }
-    freed_block* found = nullptr;
-    for (freed_block& b : freed_blocks) {
-        const bool is_aligned = reinterpret_cast<std::uintptr_t>(b.begin) % alignment == 0;
-        if (b.thread == inside && b.size == size && is_ours(b.begin) && is_aligned &&
-            (reinterpret_cast<header*>(b.begin) - 1)->mark == dropped) {
-            found = &b;
-        }
-    }
-    if (found == nullptr || x->choose(2, {}, "new: a freed address?") == 0) {
+    const bits taken = x->step({.what = request::kind::read,
+                                .object = x->free_list_of(size),
+                                .with = order::acquire,
+                                .text = "new"});
+    if (taken == 0) {
         return nullptr;
     }
     --x->self().left.reused_addresses;
     const leave guard;
-    std::byte* const block = found->begin;
-    found->thread = -1;
+    auto* const block = reinterpret_cast<std::byte*>(taken);
+    std::erase_if(freed_blocks, [&](const freed_block& b) { return b.begin == block; });
     (reinterpret_cast<header*>(block) - 1)->mark = used;
     ++live;
     if (on_freed != nullptr) {
-        x->watched.reuse(reinterpret_cast<std::uintptr_t>(block), size,
-                         [x] { return x->mem().make_memory(x->self().knows); });
+        x->watched.reuse(taken, size, [x] { return x->mem().make_memory(x->self().knows); });
     }
     return block;
+}
+
+void heap::offer(void* block, std::size_t size, const void* code) noexcept {
+    if (execution* const x = reusing(); x != nullptr) {
+        ops::site where = ops::place_of(code);
+        where.is_given = 1;
+        x->step({.what = request::kind::write,
+                 .object = x->free_list_of(size),
+                 .with = order::release,
+                 .value = reinterpret_cast<bits>(block),
+                 .where = where,
+                 .text = "delete"});
+    }
 }
 
 void heap::fail_too_large() {

@@ -156,7 +156,8 @@ private:
             const auto& messages = memory_.at(o).messages;
             for (std::size_t i = 0; i < messages.size(); ++i) {
                 const message& m = memory_.msg(messages[i]);
-                const int next = i + 1 < messages.size() ? memory_.msg(messages[i + 1]).event : -1;
+                const bool is_followed = i + 1 < messages.size() && !memory_.at(o).free_list;
+                const int next = is_followed ? memory_.msg(messages[i + 1]).event : -1;
                 edge(m.event, next);
                 for (const int r : m.readers) {
                     edge(m.event, r);
@@ -279,7 +280,8 @@ public:
             ++uses[name];
         }
         for (std::size_t o = 0; o < names_.size(); ++o) {
-            const bool queue = m.at(static_cast<int>(o)).queue;
+            const object& one = m.at(static_cast<int>(o));
+            const bool queue = one.queue && !one.free_list;
             const std::string number = (queue ? "futex" : "a") + std::to_string(o);
             if (names_[o].empty()) {
                 names_[o] = number;
@@ -324,7 +326,9 @@ struct account {
     // Returns the number of the step of the machine that contains the event, as text.
     std::string step(int event) const { return "#" + std::to_string(order_.number(event)); }
     // Returns true if the event is an access to the wait queue of a futex.
-    bool is_queue(const event& e) const { return memory_.at(e.object).queue; }
+    bool is_queue(const event& e) const { return memory_.at(e.object).queue && !is_heap(e); }
+    // Returns true if the event takes a freed block, or adds one.
+    bool is_heap(const event& e) const { return memory_.at(e.object).free_list; }
     // Returns the operation of an event. For an access, that includes the object, the order and the
     // value, and whether the value was the newest one.
     std::string event_text(int number) const {
@@ -509,13 +513,19 @@ private:
             note_old(c, part);
         }
         c.what = step(parts.front()) + " " + c.what;
-        if (std::strcmp(e.text, "end") != 0) {
+        const bool is_new_block =
+            e.what == event::kind::read && is_heap(e) && memory_.msg(e.message).event < 0;
+        if (!is_new_block && std::strcmp(e.text, "end") != 0) {
             cells_.emplace(2 * at + 1, std::move(c));
         }
         return parts.size();
     }
 
     std::string access(const event& e, const event* second) const {
+        if (is_heap(e)) {
+            return e.what == event::kind::write ? "frees a block"
+                                                : "allocates the freed block" + of(e);
+        }
         const std::string name = names_[e.object] + ".";
         const std::string with = text(e.with);
         if (second != nullptr) {

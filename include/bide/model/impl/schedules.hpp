@@ -207,7 +207,8 @@ inline std::string execution::path() const {
         } else if (e.what == event::kind::read || (e.what == event::kind::write && !e.exclusive)) {
             const auto newer = m.behind(e.object, e.message);
             const event_id writer = m.source_of(e);
-            if (std::any_of(newer.begin(), newer.end(), [&](int later) {
+            const bool takes_block = m.at(e.object).free_list && !writer.is_initial();
+            if (takes_block || std::any_of(newer.begin(), newer.end(), [&](int later) {
                     return static_cast<std::size_t>(m.msg(later).event) < i;
                 })) {
                 step += writer.is_initial() ? "<i"

@@ -123,6 +123,9 @@ bool watch_frees() noexcept {
         if (x == nullptr) {
             return;
         }
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->frees(reinterpret_cast<const void*>(block), size, code);
+        }
         const int place = place_of(code).line;
         const heap::leave guard;
         memory& m = x->mem();
@@ -277,7 +280,10 @@ void accessed(const volatile void* address, unsigned size, int object, bool writ
 // ---- Threads, and what they wait for
 
 int start_thread(void (*start)(void* (*run)(void*), void*), void* (*run)(void*), void* argument) {
-    return execution::needed().spawn([=] { start(run, argument); }, false);
+    heap::may_reuse = false;
+    std::function<void()> all = [=] { start(run, argument); };
+    heap::may_reuse = true;
+    return execution::needed().spawn(std::move(all), false);
 }
 
 void join_thread(int thread) noexcept {

@@ -15,9 +15,7 @@ void print(const std::string& name, const options& o, const verdict& v) {
     std::printf("%-62s %-13s %9llu executions %9llu pruned %8.2f s  %s\n", name.c_str(),
                 text(o.how), static_cast<unsigned long long>(v.executions),
                 static_cast<unsigned long long>(v.pruned), v.seconds, text(v.what));
-    if (v.what == failure::none) {
-        std::printf("    assumed: %s\n", v.assumed.c_str());
-    }
+    std::printf("    assumed: %s\n", v.assumed.c_str());
     std::fflush(stdout);
 }
 

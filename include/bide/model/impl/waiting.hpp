@@ -72,7 +72,7 @@ public:
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r, m))) {
             return false;
         }
-        if (r.what != request::kind::read || r.quiet || r.inside) {
+        if (r.what != request::kind::read || r.quiet || r.inside || m.at(r.object).free_list) {
             looks_.clear();
             return false;
         }
