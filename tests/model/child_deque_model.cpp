@@ -199,9 +199,11 @@ TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is wok
 
 namespace {
 
+bool push_child(deque<2>& to, child& c) { return push(to, c); }
+
 // The calls of a parent and its thieves. A child is its number.
 struct numbered_children {
-    bool push(int n) { return ::push(children, all[n]); }
+    bool push(int n) { return push_child(children, all[n]); }
     bool take_back(int n) { return children.take_back(all[n]); }
     std::optional<int> steal() {
         auto* const c = static_cast<child*>(children.steal());

@@ -211,14 +211,17 @@ TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the 
     });
 }
 
+int number_of_next(ready_queue& queue) { return pop(queue)->number; }
+std::optional<int> number_of_next_if_any(ready_queue& queue) {
+    numbered* const r = pop(queue, deadline::poll());
+    return r == nullptr ? std::nullopt : std::optional<int>(r->number);
+}
+
 // A runnable is its number.
 struct numbered_posts {
     void push(int n) { post(queue, all[n], n); }
-    int pop() { return ::pop(queue)->number; }
-    std::optional<int> try_pop() {
-        numbered* const r = ::pop(queue, deadline::poll());
-        return r == nullptr ? std::nullopt : std::optional<int>(r->number);
-    }
+    int pop() { return number_of_next(queue); }
+    std::optional<int> try_pop() { return number_of_next_if_any(queue); }
 
     ready_queue queue;
     numbered all[3];
