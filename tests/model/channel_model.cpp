@@ -2,6 +2,7 @@
 // up or closes. No waiter sleeps beside an item or room. No operation waits for a granted waiter.
 
 #include <bide/channel/channel.hpp>
+#include <bide/model/linearizable.hpp>
 #include <model/channel_support.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
@@ -888,6 +889,57 @@ TEST_CASE("channel: all that is sent is received, whatever happens at once", "[l
     model::check("channel: two send, two receive", random_or_long(5'000), two_and_two);
     model::check("channel: two send, two receive, one closes",
                  random_or_long(3'000, {.timeouts = 1}), all_at_once);
+}
+
+TEST_CASE("channel: three threads see a queue that can be closed") {
+    using checked_channel = bide::basic_channel<int, awake, stamp>;
+    using specification = model::spec::channel<int>;
+    const auto threads = [](bool closes) {
+        checked_channel c(1);
+        model::linearizable checked(c, specification(1), "c");
+        const auto try_send = [&](int value) {
+            checked.call(
+                "try_send", [](checked_channel& o, int v) { return o.try_send(v).has_value(); },
+                [](specification& o, int v) { return o.try_send(v); }, value);
+        };
+        const auto try_receive = [&] {
+            checked.call(
+                "try_receive",
+                [](checked_channel& o) {
+                    auto received = o.try_recv();
+                    return received ? std::optional<int>(*received) : std::nullopt;
+                },
+                [](specification& o) { return o.try_receive(); });
+        };
+        model::thread a([&] { try_send(1); });
+        model::thread b([&] {
+            if (closes) {
+                checked.call("close", [](auto& o) { o.close(); });
+            } else {
+                try_receive();
+                try_send(2);
+            }
+        });
+        try_receive();
+        a.join();
+        b.join();
+        try_receive();
+    };
+    model::check("channel: its specification", [=] { threads(false); });
+    model::check("channel: its specification, one closes", [=] { threads(true); });
+    model::check("channel: its specification, one waits", [] {
+        checked_channel c(1);
+        model::linearizable checked(c, specification(1), "c");
+        model::thread a([&] {
+            checked.call(
+                "send", [](checked_channel& o, int v) { return o.send(v).has_value(); },
+                [](specification& o, int v) { return o.send(v); }, 1);
+        });
+        model::thread b([&] { checked.call("close", [](auto& o) { o.close(); }); });
+        checked.call(
+            "receive", [](checked_channel& o) { return o.recv(); },
+            [](specification& o) { return o.receive(); });
+    });
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+#include <bide/model/linearizable.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>
@@ -193,5 +194,48 @@ TEST_CASE("child_deque: a worker that goes to sleep sees the children, or is wok
             woken = idle.wake_one();
         }
         MODEL_REQUIRE(!sleeps || woken == 0);
+    });
+}
+
+namespace {
+
+bool push_child(deque<2>& to, child& c) { return push(to, c); }
+
+// The calls of a parent and its thieves. A child is its number.
+struct numbered_children {
+    bool push(int n) { return push_child(children, all[n]); }
+    bool take_back(int n) { return children.take_back(all[n]); }
+    std::optional<int> steal() {
+        auto* const c = static_cast<child*>(children.steal());
+        return c == nullptr ? std::nullopt : std::optional<int>(static_cast<int>(c - all));
+    }
+
+    deque<2> children;
+    child all[2];
+};
+
+struct specified_children : model::spec::queue<int> {
+    using queue::queue;
+    bool push(int n) { return try_push(n); }
+    bool take_back(int n) { return try_pop_back() == n; }
+    // Finds nothing if another thread takes the child.
+    std::optional<int> steal() { return model::spec::maybe() ? std::nullopt : try_pop(); }
+};
+
+} // namespace
+
+TEST_CASE("child_deque: a parent and two thieves see a deque") {
+    model::check("its specification", [] {
+        numbered_children d;
+        model::linearizable checked(d, specified_children(2), "d");
+        const auto steal = [&] { checked.call("steal", [](auto& o) { return o.steal(); }); };
+        model::thread a(steal);
+        model::thread b(steal);
+        for (int i = 0; i < 2; ++i) {
+            checked.call("push", [](auto& o, int n) { return o.push(n); }, i);
+        }
+        for (int i = 2; i-- > 0;) {
+            checked.call("take_back", [](auto& o, int n) { return o.take_back(n); }, i);
+        }
     });
 }

@@ -10,6 +10,7 @@
 // Waiters sleep on an event count: senders on one, receivers on the other.
 
 #include <bide/core/parker.hpp>
+#include <bide/model/linearizable.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 
@@ -121,6 +122,29 @@ TEST_CASE("example: two senders and two receivers lose no message", "[example]")
         const int second = box.take();
         receiver.join();
         BIDE_MODEL_REQUIRE(first + second == 3);
+    });
+}
+
+TEST_CASE("example: the mailbox is a queue of one message", "[example]") {
+    model::check("mailbox, its specification", [] {
+        mailbox<model::platform> box;
+        model::linearizable checked(box, model::spec::queue<int>(1), "box");
+        const auto put = [&](int message) {
+            checked.call(
+                "put", [](auto& b, int m) { b.put(m); }, // of the mailbox
+                [](auto& q, int m) { q.push(m); },       // of the queue
+                message);
+        };
+        const auto take = [&] {
+            return checked.call(
+                "take", [](auto& b) { return b.take(); }, [](auto& q) { return q.pop(); });
+        };
+        model::thread sender([&] { put(1); });
+        model::thread other([&] { put(2); });
+        take();
+        sender.join();
+        other.join();
+        take();
     });
 }
 

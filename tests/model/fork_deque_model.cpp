@@ -1,3 +1,4 @@
+#include <bide/model/linearizable.hpp>
 #include <bide/sched/fork_deque.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/at_random.hpp>
@@ -512,6 +513,52 @@ TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves") {
                     tree_beside_publishers<16>(4, 4));
     random.depth = 5;
     check_at_random("eight forks, two thieves, at random", nested<2, 8>(4, 4));
+}
+
+// The calls of an owner and its thieves. A job is its number.
+struct numbered_forks {
+    void push(int) { forks.push(all[forks.depth()]); }
+    std::optional<int> pop() {
+        const auto at = forks.depth() - 1;
+        return forks.pop(at) == fork_pop::stolen ? std::nullopt : std::optional<int>(at);
+    }
+    std::optional<int> steal() {
+        const job* const j = forks.steal();
+        return j == nullptr ? std::nullopt : std::optional<int>(static_cast<int>(j - all));
+    }
+
+    deque<4> forks;
+    job all[2];
+};
+
+struct specified_forks : model::spec::queue<int> {
+    std::optional<int> pop() { return try_pop_back(); }
+    // Finds nothing beside another thief, and if all jobs are private.
+    std::optional<int> steal() { return model::spec::maybe() ? std::nullopt : try_pop(); }
+};
+
+TEST_CASE("fork_deque: an owner and two thieves see a deque") {
+    model::check("its specification", [] {
+        numbered_forks d;
+        model::linearizable checked(d, specified_forks(), "d");
+        const auto steal = [&] {
+            const auto stolen = checked.call("steal", [](auto& o) { return o.steal(); });
+            if (stolen.has_value()) {
+                d.all[*stolen].ended.store(1, std::memory_order_release);
+            }
+        };
+        model::thread a(steal);
+        model::thread b(steal);
+        for (int i = 0; i < 2; ++i) {
+            checked.call("push", [](auto& o, int n) { o.push(n); }, i);
+        }
+        for (int i = 2; i-- > 0;) {
+            if (!checked.call("pop", [](auto& o) { return o.pop(); }).has_value()) {
+                await(d.all[i]);
+                d.forks.reset(static_cast<std::uint32_t>(i));
+            }
+        }
+    });
 }
 
 } // namespace

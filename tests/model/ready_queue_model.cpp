@@ -1,4 +1,5 @@
 #include <bide/core/ready_queue.hpp>
+#include <bide/model/linearizable.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 
@@ -207,6 +208,42 @@ TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the 
         model::thread second([&, q = queue.get()] { post(*q, all[1], 2); });
         pop(*queue);
         queue.reset();
+    });
+}
+
+int number_of_next(ready_queue& queue) { return pop(queue)->number; }
+std::optional<int> number_of_next_if_any(ready_queue& queue) {
+    numbered* const r = pop(queue, deadline::poll());
+    return r == nullptr ? std::nullopt : std::optional<int>(r->number);
+}
+
+// A runnable is its number.
+struct numbered_posts {
+    void push(int n) { post(queue, all[n], n); }
+    int pop() { return number_of_next(queue); }
+    std::optional<int> try_pop() { return number_of_next_if_any(queue); }
+
+    ready_queue queue;
+    numbered all[3];
+};
+
+TEST_CASE("ready_queue: two posters and the owner see a queue") {
+    model::check("its specification", [] {
+        numbered_posts q;
+        model::linearizable checked(q, model::spec::queue<int>(), "q");
+        const auto push = [&](int n) {
+            checked.call("post", [](auto& o, int i) { o.push(i); }, n);
+        };
+        model::thread a([&] {
+            push(0);
+            push(1);
+        });
+        model::thread b([&] { push(2); });
+        checked.call("try_pop", [](auto& o) { return o.try_pop(); });
+        checked.call("pop", [](auto& o) { return o.pop(); });
+        a.join();
+        b.join();
+        checked.call("try_pop", [](auto& o) { return o.try_pop(); });
     });
 }
 

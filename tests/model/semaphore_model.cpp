@@ -1,6 +1,7 @@
 // semaphore: every released permit reaches one waiter, in the order in which they came, or the count.
 // No permit is made or lost, and the acquirer sees what came before the release.
 
+#include <bide/model/linearizable.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <model/sync_support.hpp>
 #include <support/test.hpp>
@@ -526,6 +527,26 @@ TEST_CASE("semaphore: three go for the queue's lock at once", "[.long]") {
         stopping.join();
         MODEL_REQUIRE(q.available() == (first.outcome() == wait_status::granted ? 0 : 2));
     });
+}
+
+TEST_CASE("semaphore: three threads see a count of permits") {
+    const auto threads = [](int permits, auto first, auto second, auto third) {
+        bide::basic_semaphore<awake> s(permits);
+        model::linearizable checked(s, model::spec::semaphore(permits), "s");
+        model::thread a([&] { second(checked); });
+        model::thread b([&] { third(checked); });
+        first(checked);
+    };
+    const auto acquire = [](auto& s) { s.call("acquire", [](auto& o) { o.acquire(); }); };
+    const auto try_acquire = [](auto& s) {
+        return s.call("try_acquire", [](auto& o) { return o.try_acquire(); });
+    };
+    const auto release = [](auto& s) { s.call("release", [](auto& o) { o.release(); }); };
+    const auto release_two = [](auto& s) { s.call("release", [](auto& o) { o.release(2); }); };
+    model::check("semaphore: its specification, one acquires, one tries",
+                 [=] { threads(0, acquire, try_acquire, release_two); });
+    model::check("semaphore: its specification, two release",
+                 [=] { threads(0, acquire, release, release); });
 }
 
 } // namespace

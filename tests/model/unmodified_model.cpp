@@ -1,6 +1,7 @@
 // Code that was not written for the checker: std::atomic, std::thread, std::mutex and their like, plain memory.
 // The bodies here are compiled as bide_add_model(... UNMODIFIED) compiles them. No type of the checker is in them.
 
+#include <bide/model/linearizable.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 
@@ -418,9 +419,7 @@ TEST_CASE("unmodified: what functions and copies read and write") {
         CHECK(clashes(seen[i]) == failure::race);
     }
     // These are the limits.
-    const access is_not_seen = [](shared& s) {
-        MODEL_REQUIRE(::strnlen(s.text.data(), 8) == 8);
-    };
+    const access is_not_seen = [](shared& s) { MODEL_REQUIRE(::strnlen(s.text.data(), 8) == 8); };
     CHECK(clashes(is_not_seen) == failure::none);
     // A variable on the stack of the function that starts the thread.
     fails("a local variable", failure::race, [] {
@@ -893,6 +892,56 @@ TEST_CASE("unmodified: what the standard library gets wrong") {
         std::printf("%s %s\n", v.message.c_str(), v.report.c_str());
     }
 #endif
+}
+
+// ---- Specifications
+
+namespace {
+
+// A queue behind a lock. If its look for an item is outside of the lock, two threads may take the same one.
+template <bool LooksInside> struct locked_queue {
+    void push(int value) {
+        const std::lock_guard guard(lock);
+        all.push_back(value);
+        count.store(static_cast<int>(all.size()), release);
+    }
+    std::optional<int> try_pop() {
+        if (!LooksInside && count.load(acquire) == 0) {
+            return std::nullopt;
+        }
+        const std::lock_guard guard(lock);
+        if (all.empty()) {
+            return LooksInside ? std::nullopt : std::optional<int>(0);
+        }
+        const int value = all.front();
+        all.pop_front();
+        count.store(static_cast<int>(all.size()), release);
+        return value;
+    }
+
+    std::mutex lock;
+    std::deque<int> all;
+    std::atomic<int> count{0};
+};
+
+template <bool LooksInside> void push_and_pop() {
+    const auto queue = std::make_unique<locked_queue<LooksInside>>();
+    model::linearizable checked(*queue, model::spec::queue<int>(), "queue");
+    const auto try_pop = [&] { checked.call("try_pop", [](auto& q) { return q.try_pop(); }); };
+    std::thread one(try_pop);
+    std::thread two([&] { checked.call("push", [](auto& q, int value) { q.push(value); }, 1); });
+    try_pop();
+    one.join();
+    two.join();
+}
+
+} // namespace
+
+TEST_CASE("unmodified: a queue has the results of a sequential one") {
+    model::check("a queue behind a lock", push_and_pop<true>);
+    const std::string report =
+        fails("a look outside of the lock", failure::not_linearizable, push_and_pop<false>);
+    CHECK(contains(report, "try_pop() -> 0 -"));
 }
 
 #if HAS_BOOST

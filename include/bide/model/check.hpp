@@ -140,20 +140,21 @@ struct options {
 
 /// The kinds of failures.
 enum class failure {
-    none,           ///< Nothing.
-    assertion,      ///< A BIDE_MODEL_REQUIRE does not hold.
-    race,           ///< Two accesses to a var, one of them a write, are not ordered.
-    lifetime,       ///< An access after a destruction, or not ordered before it.
-    lost_wakeup,    ///< Threads sleep for ever.
-    livelock,       ///< A thread spins for ever, or takes too many steps.
-    deadlock,       ///< Threads wait for locks for ever.
-    leak,           ///< Memory is left at the end.
-    terminated,     ///< std::terminate was called, an exception left a thread, or the body crashed.
-    refused,        ///< The body calls a function that is not modelled.
-    too_large,      ///< More executions than max_executions, or more branches than max_memory.
-    not_repeated,   ///< The body did not repeat its steps, or it has no such path.
-    empty,          ///< No execution came to its end.
-    nothing_shared, ///< No two threads use an object together: see options::may_share_nothing.
+    none,        ///< Nothing.
+    assertion,   ///< A BIDE_MODEL_REQUIRE does not hold.
+    race,        ///< Two accesses to a var, one of them a write, are not ordered.
+    lifetime,    ///< An access after a destruction, or not ordered before it.
+    lost_wakeup, ///< Threads sleep for ever.
+    livelock,    ///< A thread spins for ever, or takes too many steps.
+    deadlock,    ///< Threads wait for locks for ever.
+    leak,        ///< Memory is left at the end.
+    terminated,  ///< std::terminate was called, an exception left a thread, or the body crashed.
+    not_linearizable, ///< The calls of a linearizable object have no order.
+    refused,          ///< The body calls a function that is not modelled.
+    too_large,        ///< More executions than max_executions, or more branches than max_memory.
+    not_repeated,     ///< The body did not repeat its steps, or it has no such path.
+    empty,            ///< No execution came to its end.
+    nothing_shared,   ///< No two threads use an object together: see options::may_share_nothing.
 };
 /// Writes a failure as text.
 std::ostream& operator<<(std::ostream&, failure);

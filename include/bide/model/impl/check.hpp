@@ -37,7 +37,7 @@ std::unique_ptr<search> search_for(const options& o) {
 }
 
 const char* text(failure f) {
-    constexpr std::array<const char*, 14> texts = {"no failure",
+    constexpr std::array<const char*, 15> texts = {"no failure",
                                                    "an assertion does not hold",
                                                    "data race",
                                                    "lifetime",
@@ -46,6 +46,7 @@ const char* text(failure f) {
                                                    "deadlock",
                                                    "leak",
                                                    "terminated",
+                                                   "not linearizable",
                                                    "not modelled",
                                                    "too large",
                                                    "not repeated",

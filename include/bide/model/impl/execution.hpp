@@ -7,6 +7,7 @@
 // makes its announced step next, and which of the possible outcomes the step has (struct outcome).
 
 #include <bide/model/check.hpp>
+#include <bide/model/detail/history.hpp>
 #include <bide/model/impl/fiber.hpp>
 #include <bide/model/impl/shadow.hpp>
 #include <bide/model/impl/waiting.hpp>
@@ -224,6 +225,7 @@ public:
         queues_.clear();
         picks_.clear();
         outcomes.clear();
+        histories.clear();
         halted_ = pruned_ = false;
         failure_ = failure::none;
         message_.clear();
@@ -295,7 +297,8 @@ public:
         }
         return enabled(n) ? n : not_repeated(why);
     }
-    std::vector<std::string> outcomes; // the texts of record()
+    std::vector<std::string> outcomes;               // the texts of record()
+    std::vector<std::unique_ptr<history>> histories; // the calls of objects with a specification
     bool reuses_addresses() const noexcept { return options_.reused_addresses > 0; }
     // Returns the number of steps of all executions.
     std::uint64_t steps_made() const noexcept { return steps_made_; }

@@ -6,6 +6,7 @@
 // graph of the execution shows it.
 
 #include <bide/model/impl/execution.hpp>
+#include <bide/model/impl/history.hpp>
 
 #include <fstream>
 #include <numeric>
@@ -687,8 +688,8 @@ public:
         if (const clash* const c = clash_of(x_)) {
             return clash_text(*c) + (orders_matter(x_) ? "" : no_order);
         }
-        if (order_.sequentially_consistent()) {
-            return no_order;
+        if (order_.sequentially_consistent()) { // calls may still lack synchronisation
+            return x_.what() == failure::not_linearizable ? "" : no_order;
         }
         std::string out;
         int said = 0;
@@ -900,7 +901,7 @@ private:
 
 // Returns the whole report of an execution.
 inline std::string report_of(execution& x) {
-    std::string out = columns(x).print() + "\n";
+    std::string out = histories_text(x) + columns(x).print() + "\n";
     for (const std::string& line : lines_of(causes(x).print(), 110, 4)) {
         out += line + "\n";
     }

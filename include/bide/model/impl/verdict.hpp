@@ -291,7 +291,7 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
     std::vector<weakening> seen;
     const double end = cpu_seconds() + seconds;
     const auto strengthen = [&](execution& x) {
-        if (x.what() == found.what && orders_matter(x)) {
+        if (x.what() == found.what && (orders_matter(x) || x.what() == failure::not_linearizable)) {
             out = order_search(x, seen, o, run, end).print();
         }
     };
