@@ -221,7 +221,8 @@ TEST_CASE("checker: of a ring that publishes relaxed, the report names the store
     const auto text = told(five_bugs::ring<relaxed>, five_bugs::ring<release>, failure::race);
     INFO(text);
     const std::string store = place("tail.store(sent + 1, Publish)");
-    CHECK(says(text, "T1's write of var 0"));
+    // Its name is in the two lines, which need debug information.
+    CHECK((says(text, "T1's write of slots") || says(text, "T1's write of var 0")));
     CHECK(says(text, "(before #1, " + store + ") does not happen before T0's"));
     CHECK(says(text, "to tail (#1, relaxed, " + store + "), but the write is no release"));
     CHECK(says(text, "no execution fails: release in place of relaxed " + store));
@@ -344,6 +345,78 @@ TEST_CASE(
         MODEL_REQUIRE(flag.load(acquire) == 0);
     };
     CHECK(contains(model::to_dot(model::explore({}, synchronised), {}, synchronised), "rf, sw"));
+}
+
+TEST_CASE("checker: an execution as JSON has its steps and their lines", "[report]") {
+    const auto body = five_bugs::ring<relaxed>;
+    const auto v = model::explore({}, body);
+    const std::string text = model::to_json(v, {}, body);
+    INFO(text);
+    CHECK(text.starts_with(R"({"format": 1, "failure": "data race", "message": "data race: )"));
+    CHECK(contains(text, R"("path": ")" + v.path + R"(", "threads": 2)"));
+    CHECK(contains(
+        text,
+        R"({"step": 1, "thread": 1, "operation": "store", "object": "tail", "order": "relaxed", "value": "1", "half_of_rmw": false, "file": ")"));
+    CHECK(contains(text, R"("source": "tail.store(sent + 1, Publish);"})"));
+    CHECK(contains(
+        text,
+        R"("operation": "load", "object": "tail", "order": "acquire", "value": "1", "half_of_rmw": false, "old": false, "reads_from": 1)"));
+    CHECK(contains(text, R"({"thread": 1, "operation": "write", "object": ")"));
+    CHECK(contains(text, R"("report": "T0  )"));
+    int depth = 0; // of objects and arrays
+    bool is_text = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        i += is_text && text[i] == '\\' ? 1 : 0;
+        is_text = is_text != (text[i] == '"' && text[i - 1] != '\\');
+        depth += is_text                            ? 0
+                 : text[i] == '{' || text[i] == '[' ? 1
+                 : text[i] == '}' || text[i] == ']' ? -1
+                                                    : 0;
+    }
+    CHECK(!is_text);
+    CHECK(depth == 0);
+    CHECK(std::none_of(text.begin(), text.end() - 1,
+                       [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n'; }));
+}
+
+TEST_CASE("checker: a report shows steps that repeat once", "[report]") {
+    const auto v = model::explore({}, [] {
+        atomic<int> ready{0};
+        atomic<int> asked{0};
+        model::thread other([&] { ready.store(0, relaxed); });
+        other.join();
+        for (int i = 0; i < 15; ++i) {
+            MODEL_REQUIRE(ready.load(relaxed) == 0);
+        }
+        for (int i = 0; i < 5; ++i) {
+            asked.store(i % 1, relaxed);
+            MODEL_REQUIRE(asked.load(relaxed) == ready.load(relaxed));
+        }
+        MODEL_REQUIRE(false);
+    });
+    INFO(v.report);
+    CHECK(contains(v.report, "the same 14 more times, to #"));
+    CHECK(v.report.find("ready.load") != v.report.npos);
+    std::size_t rows = 0;
+    for (auto at = v.report.find("ready.load(relaxed): 0"); at != v.report.npos;
+         at = v.report.find("ready.load(relaxed): 0", at + 1)) {
+        ++rows;
+    }
+    CHECK(rows <= 6); // the second loop reads what a new step wrote in each round
+}
+
+TEST_CASE("checker: a long source line is cut around its expression", "[report]") {
+    const auto v = model::explore({}, [] {
+        atomic<int> first_of_all{0};
+        model::thread other([&] { first_of_all.store(1, relaxed); });
+        model::thread third([&] { first_of_all.store(2, relaxed); });
+        other.join();
+        third.join();
+        const bool has_a_value = 1 > 0 && 2 > 1 && 3 > 2 && first_of_all.load(acquire) != 7;
+        MODEL_REQUIRE(!has_a_value);
+    });
+    INFO(v.report);
+    CHECK(contains(v.report, "| ...first_of_all.load("));
 }
 
 TEST_CASE("checker: a path replays its execution, and no other") {

@@ -894,6 +894,128 @@ TEST_CASE("unmodified: what the standard library gets wrong") {
 #endif
 }
 
+// ---- The five programs of five_bugs.hpp, with the types of the standard library
+
+namespace five_unmodified {
+
+using order = std::memory_order;
+using word = std::atomic<std::uint32_t>;
+
+template <order Unlock> void spinlock() {
+    struct shared {
+        word locked{0};
+        int count = 0;
+    };
+    const auto s = std::make_unique<shared>();
+    const auto add = [&] {
+        std::uint32_t free = 0;
+        while (!s->locked.compare_exchange_strong(free, 1, acquire, relaxed)) {
+            free = 0;
+        }
+        s->count = s->count + 1;
+        s->locked.store(0, Unlock);
+    };
+    std::thread other(add);
+    add();
+    other.join();
+}
+
+template <order Publish> void ring() {
+    struct shared {
+        int slots[2]{};
+        word head{0};
+        word tail{0};
+    };
+    const auto s = std::make_unique<shared>();
+    std::thread sender([&] {
+        for (std::uint32_t sent = 0; sent < 2; ++sent) {
+            s->slots[sent % 2] = 7;
+            s->tail.store(sent + 1, Publish);
+        }
+    });
+    for (std::uint32_t taken = 0; taken < 2; ++taken) {
+        while (s->tail.load(acquire) == taken) {
+        }
+        MODEL_REQUIRE(s->slots[taken % 2] == 7);
+        s->head.store(taken + 1, release);
+    }
+    sender.join();
+}
+
+template <order Announce, order Look> void dekker() {
+    struct shared {
+        word mine{0};
+        word yours{0};
+        bool other_enters = false;
+    };
+    const auto s = std::make_unique<shared>();
+    std::thread other([&] {
+        s->yours.store(1, Announce);
+        s->other_enters = s->mine.load(Look) == 0;
+    });
+    s->mine.store(1);
+    const bool enters = s->yours.load() == 0;
+    other.join();
+    MODEL_REQUIRE(!(enters && s->other_enters));
+}
+
+template <bool EpochFirst> void event_count() {
+    struct shared {
+        word ready{0};
+        word epoch{0};
+    };
+    const auto s = std::make_unique<shared>();
+    std::thread notifier([&] {
+        s->ready.store(1);
+        s->epoch.fetch_add(1);
+        s->epoch.notify_one();
+    });
+    std::uint32_t seen = EpochFirst ? s->epoch.load() : 0;
+    while (s->ready.load() == 0) {
+        seen = EpochFirst ? seen : s->epoch.load();
+        s->epoch.wait(seen);
+        seen = s->epoch.load();
+    }
+    notifier.join();
+}
+
+template <order Release> void last_reference() {
+    struct object {
+        word references{2};
+        int value = 0;
+    };
+    auto* const shared = new object;
+    const auto drop = [shared](int value) {
+        if (value != 0) {
+            shared->value = value;
+        }
+        if (shared->references.fetch_sub(1, Release) == 1) {
+            delete shared;
+        }
+    };
+    std::thread other([&] { drop(42); });
+    drop(0);
+    other.join();
+}
+
+} // namespace five_unmodified
+
+TEST_CASE(
+    "unmodified: the five mistakes of the comparison are found, and not in the repaired programs") {
+    using namespace five_unmodified;
+    constexpr order seq_cst = std::memory_order_seq_cst;
+    CHECK(contains(fails("a lock unlocks relaxed", failure::race, spinlock<relaxed>), "count"));
+    CHECK(contains(fails("a ring publishes relaxed", failure::race, ring<relaxed>), "slots"));
+    fails("Dekker with seq_cst on one side", failure::assertion, dekker<release, acquire>);
+    fails("an event count reads its epoch late", failure::lost_wakeup, event_count<false>);
+    fails("a count is released relaxed", failure::lifetime, last_reference<relaxed>);
+    model::check("a lock", spinlock<release>);
+    model::check("a ring", ring<release>);
+    model::check("Dekker", dekker<seq_cst, seq_cst>);
+    model::check("an event count", event_count<true>);
+    model::check("a count", last_reference<std::memory_order_acq_rel>);
+}
+
 // ---- Specifications
 
 namespace {

@@ -199,6 +199,10 @@ verdict replay(const std::string& path, const options& how, const body& run);
 /// order and synchronisation.
 std::string to_dot(const verdict& found, const options& how, const body& run);
 
+/// Returns the execution that failed as JSON, for editors and other programs: its steps, its calls
+/// and its report. README.md in this folder lists the members.
+std::string to_json(const verdict& found, const options& how, const body& run);
+
 /// Explores the body again with stronger memory orders, for about `seconds` of processor time.
 /// Returns a text that names the stronger orders with which no execution fails, or says that there
 /// are no such orders. Returns an empty text if the time was too short, or if the failure does not
@@ -209,9 +213,10 @@ std::string stronger_orders(const verdict& found, const options& how, const body
 /// Explores a body, and prints the numbers of executions under `name`. If there is a failure,
 /// prints its report, the text of stronger_orders(), and how to replay the failure. Then calls the
 /// function of on_failure(). If the environment variable BIDE_MODEL_DOT names a file, writes the
-/// text of to_dot() to that file. The environment variable BIDE_MODEL_MUTANTS is a number of
-/// seconds. If it is set, and the exploration ends in this time without a failure, more
-/// explorations follow. Each of them weakens one of the memory orders in the code.
+/// text of to_dot() to that file; BIDE_MODEL_JSON does the same for to_json(). The environment
+/// variable BIDE_MODEL_MUTANTS is a number of seconds. If it is set, and the exploration ends in
+/// this time without a failure, more explorations follow. Each of them weakens one of the memory
+/// orders in the code.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }

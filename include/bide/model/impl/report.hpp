@@ -259,6 +259,45 @@ inline std::string object_in(std::string_view line, const event& e) {
     return found;
 }
 
+// Returns the names of the variables in a source line: `data` for `box->data = f(1)`, and `slots`
+// for `slots[i]`. A name of one letter says too little.
+inline std::vector<std::string_view> variables_in(std::string_view line) {
+    constexpr std::string_view letters =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    std::vector<std::string_view> out;
+    while (!line.empty()) {
+        const std::size_t end = std::min(line.find_first_not_of(letters), line.size());
+        const std::string_view word = line.substr(0, end);
+        line.remove_prefix(std::max(end, std::size_t{1}));
+        // An object whose member is used, a function, and a type are not what is accessed.
+        const bool is_object = line.starts_with('.') || line.starts_with("->");
+        const bool is_other =
+            line.starts_with('(') || line.starts_with("::") ||
+            (line.starts_with(' ') && line.size() > 1 && letters.find(line[1]) != letters.npos);
+        if (word.size() > 1 && (word.front() < '0' || word.front() > '9') && !is_object &&
+            !is_other) {
+            out.push_back(word);
+        }
+    }
+    return out;
+}
+
+// Returns the only variable that occurs in both lines. If there is none, or more than one, returns
+// an empty text.
+inline std::string common_name(const std::string& one, const std::string& other) {
+    std::string_view found;
+    const std::vector<std::string_view> others = variables_in(other);
+    for (const std::string_view name : variables_in(one)) {
+        if (std::find(others.begin(), others.end(), name) != others.end()) {
+            if (!found.empty() && found != name) {
+                return {};
+            }
+            found = name;
+        }
+    }
+    return std::string(found);
+}
+
 // The names of the objects in a report. A name was set by model::name(), or is the name in a source
 // line that uses the object.
 class object_names {
@@ -302,9 +341,12 @@ public:
     }
     const std::string& operator[](int object) const { return names_[index(object)]; }
     std::string of(const clash& c) const {
-        return c.is_memory ? "memory"
-               : c.plain   ? "var " + std::to_string(c.object)
-                           : names_[index(c.object)];
+        if (!c.is_memory && !c.plain) {
+            return names_[index(c.object)];
+        }
+        const std::string name =
+            common_name(source_text(site_at(c.first_at)), source_text(site_at(c.second_at)));
+        return !name.empty() ? name : c.is_memory ? "memory" : "var " + std::to_string(c.object);
     }
 
 private:
@@ -423,9 +465,10 @@ public:
             row(std::vector<std::string>(threads_), "-+-", '-');
         }
         std::array<site, max_threads> shown{}; // the source line that each thread has shown last
-        const std::size_t left_out = cells_.size() - std::min(cells_.size(), most_cells);
+        const std::vector<cell> all_cells = folded();
+        const std::size_t left_out = all_cells.size() - std::min(all_cells.size(), most_cells);
         std::size_t number = 0;
-        for (const auto& [place, c] : cells_) {
+        for (const cell& c : all_cells) {
             const std::size_t i = number++;
             if (i >= first_cells && i - first_cells < left_out) {
                 out_ += i > first_cells
@@ -459,10 +502,53 @@ private:
 
     struct cell {
         int thread = 0;
+        std::string number; // "#3", or "**" for what is no step
         std::string what;
         site where;
         std::string note;
+
+        bool is_same(const cell& other) const {
+            return thread == other.thread && what == other.what && note == other.note &&
+                   where.line == other.where.line && where.file == other.where.file;
+        }
     };
+
+    // Returns the cells in their order. If a thread makes the same steps at least three times one
+    // after the other, these steps are there once.
+    std::vector<cell> folded() const {
+        constexpr std::size_t most_steps_of_loop = 4;
+        std::vector<cell> all;
+        for (const auto& [place, c] : cells_) {
+            all.push_back(c);
+        }
+        std::vector<cell> out;
+        for (std::size_t at = 0; at < all.size();) {
+            std::size_t length = 1;
+            std::size_t rounds = 0;
+            for (; length <= most_steps_of_loop && rounds < 3; length += rounds < 3 ? 1 : 0) {
+                std::size_t end = at + length;
+                while (end < all.size() && all[end].thread == all[at].thread &&
+                       all[end].is_same(all[end - length])) {
+                    ++end;
+                }
+                rounds = (end - at) / length;
+            }
+            if (rounds < 3) {
+                out.push_back(all[at++]);
+                continue;
+            }
+            out.insert(out.end(), all.begin() + static_cast<std::ptrdiff_t>(at),
+                       all.begin() + static_cast<std::ptrdiff_t>(at + length));
+            std::string& note = out.back().note;
+            note += (note.empty() ? "" : "; ") +
+                    (length == 1 ? std::string("the same ")
+                                 : "these " + std::to_string(length) + " steps ") +
+                    std::to_string(rounds - 1) + " more times, to " +
+                    all[at + rounds * length - 1].number;
+            at += rounds * length;
+        }
+        return out;
+    }
 
     // Adds a line. Each text is filled up to the width of a column.
     void row(std::vector<std::string> all, const char* between, char fill) {
@@ -513,7 +599,7 @@ private:
         for (const int part : parts) {
             note_old(c, part);
         }
-        c.what = step(parts.front()) + " " + c.what;
+        c.number = step(parts.front());
         const bool is_new_block =
             e.what == event::kind::read && is_heap(e) && memory_.msg(e.message).event < 0;
         if (!is_new_block && std::strcmp(e.text, "end") != 0) {
@@ -593,7 +679,7 @@ private:
         const bool is_last = id.thread == x_.failed_by();
         const std::size_t place =
             n >= 0 ? index(order_.place(n)) : memory_.events.size() + (is_last ? 1 : 0);
-        cells_.emplace(2 * place, cell{id.thread, "** " + text, where, {}});
+        cells_.emplace(2 * place, cell{id.thread, "**", text, where, {}});
     }
 
     // Marks the accesses that are not steps, and the place of the failure.
@@ -640,13 +726,35 @@ private:
         return text + place;
     }
 
+    // Returns a source line. If the expression of the step would be cut, leaves the beginning out.
+    static std::string cut_around(const std::string& source, const cell& c, std::size_t room) {
+        constexpr std::size_t least = 24; // of the expression
+        const std::string object = c.what.substr(0, c.what.find_first_of(".("));
+        std::size_t at = source.npos;
+        for (const char* const use : {".", "->", "[", "("}) {
+            at = at == source.npos && !object.empty() ? source.find(object + use) : at;
+        }
+        if (source.size() <= room || at == source.npos ||
+            at + std::min(least, source.size() - at) + 3 <= room) {
+            return source;
+        }
+        const std::size_t most = source.size() - std::min(source.size(), room - 3);
+        return "..." + source.substr(std::min(at, most));
+    }
+
     std::vector<std::string> text_of(const cell& c, bool with_source) const {
+        constexpr std::size_t least_source = 20;
         const std::string place = text(c.where);
-        const std::size_t indent = std::min(c.what.find(' ') + 1, std::size_t{5});
-        std::vector<std::string> out = lines_of(c.what, width_, indent);
+        const std::size_t indent = std::min(c.number.size() + 1, std::size_t{5});
+        std::vector<std::string> out = lines_of(c.number + " " + c.what, width_, indent);
         const std::string& source = source_text(c.where);
         const bool has_source = with_source && !source.empty();
-        const bool fits = out.back().size() + 2 + place.size() <= width_;
+        bool fits = out.back().size() + 2 + place.size() <= width_;
+        const std::size_t before = indent + 2; // the source line
+        if (!fits && has_source && before + least_source + 1 + place.size() > width_) {
+            out.emplace_back(); // the place has a line of its own
+            fits = true;
+        }
         if (!place.empty() && (fits || !has_source)) {
             if (!fits) {
                 out.emplace_back();
@@ -654,7 +762,10 @@ private:
             out.back() = beside(out.back(), place);
         }
         if (has_source) {
-            out.push_back(beside(std::string(indent, ' ') + "| " + source, fits ? "" : place));
+            const std::size_t room =
+                width_ - std::min(width_, before + (fits ? 0 : place.size() + 1));
+            out.push_back(beside(std::string(indent, ' ') + "| " + cut_around(source, c, room),
+                                 fits ? "" : place));
         }
         if (!c.note.empty()) {
             for (std::string& line : lines_of(std::string(indent, ' ') + c.note, width_, indent)) {
@@ -762,6 +873,11 @@ private:
         if (c.first.is_initial() || c.first.thread == c.second.thread) {
             return said(c.later, c.second, c.second_at) +
                    " follows its destruction by the same thread.\n";
+        }
+        if (c.earlier == clash::access::destroy &&
+            x_.thread(c.second.thread).knows.hb.covers(c.first)) {
+            return said(c.later, c.second, c.second_at) + " follows " +
+                   said(c.earlier, c.first, c.first_at) + ".\n";
         }
         return said(c.earlier, c.first, c.first_at) + " does not happen before " +
                said(c.later, c.second, c.second_at) + ".\n" + missing(c.first, c.second) + "\n";

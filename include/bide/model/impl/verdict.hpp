@@ -6,6 +6,7 @@
 
 #include <bide/model/impl/check.hpp>
 #include <bide/model/impl/drawing.hpp>
+#include <bide/model/impl/json.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 
@@ -31,16 +32,23 @@ void handle(const verdict& found) {
     handler(found);
 }
 
-// Prints what failed and why. With BIDE_MODEL_DOT=file, also writes the graph to that file.
+// If the environment variable names a file, writes what make() returns to that file.
+void write_to(const char* variable, const char* what, const std::function<std::string()>& make) {
+    if (const char* const file = std::getenv(variable); file != nullptr) {
+        std::ofstream out(file);
+        out << make() << std::flush;
+        out ? std::printf("%s: %s\n", what, file)
+            : std::printf("%s: the file %s cannot be written\n", variable, file);
+    }
+}
+
+// Prints what failed and why. With BIDE_MODEL_DOT=file, also writes the graph to that file, and
+// with BIDE_MODEL_JSON=file the steps.
 void explain(const options& o, const verdict& v, const body& run) {
     std::printf("%s\n\n%s", v.message.c_str(), v.report.c_str());
-    if (const char* const file = std::getenv("BIDE_MODEL_DOT");
-        file != nullptr && !v.path.empty()) {
-        std::ofstream out(file);
-        out << to_dot(v, o, run) << std::flush;
-        std::printf(out ? "its graph, for dot -Tsvg: %s\n"
-                        : "BIDE_MODEL_DOT: the file %s cannot be written\n",
-                    file);
+    if (!v.path.empty()) {
+        write_to("BIDE_MODEL_DOT", "its graph, for dot -Tsvg", [&] { return to_dot(v, o, run); });
+        write_to("BIDE_MODEL_JSON", "its steps, as JSON", [&] { return to_json(v, o, run); });
     }
 }
 
@@ -124,6 +132,13 @@ std::string to_dot(const verdict& found, const options& o, const body& run) {
     std::string out;
     const auto draw = [&](execution& x) { out = drawing(x).print(); };
     exploration{.how = o, .run = run, .report = false, .failed = draw}.of_path(found.path);
+    return out;
+}
+
+std::string to_json(const verdict& found, const options& o, const body& run) {
+    std::string out;
+    const auto describe = [&](execution& x) { out = json_report(x).print(text(x.what())); };
+    exploration{.how = o, .run = run, .report = false, .failed = describe}.of_path(found.path);
     return out;
 }
 
