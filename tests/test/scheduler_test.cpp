@@ -137,6 +137,13 @@ TEST_CASE("test scheduler: a run is the same with every compiler and library",
     REQUIRE(record_of({.seed = 2, .order = task_order::priorities}).hash == 0xd9a1c38b8935e87eU);
 }
 
+TEST_CASE(
+    "test scheduler: without switch points in the program, it refuses to look for their bugs") {
+    simulation_options how;
+    how.switches = bide::test::switch_places::operations;
+    REQUIRE_THROWS_AS(scheduler(how), bide::test::simulation_error);
+}
+
 TEST_CASE("test scheduler: fifo keeps the order, and the other orders find others") {
     for (const task_order order : {task_order::random, task_order::priorities, task_order::fifo}) {
         std::set<std::vector<int>> found;

@@ -118,7 +118,10 @@ public:
 
     /// Receives as recv() does if there is a value. Never blocks.
     /// Returns: as recv(), or errc::empty.
-    result_type try_recv() { return at_.state().receive(at_.reader(), errc::empty); }
+    result_type try_recv() {
+        BIDE_SWITCH_AFTER();
+        return at_.state().receive(at_.reader(), errc::empty);
+    }
 
     /// Receives as recv() does, but waits at most `rest`.
     /// Returns: as recv(), or errc::timeout.
@@ -196,7 +199,10 @@ public:
     /// Returns: the number of subscribers. If there is no subscriber, or if the broadcast is
     /// closed, returns 0 and destroys the value.
     /// Throws: std::bad_alloc; nothing was sent then, and `value` is unchanged.
-    std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
+    std::size_t send(T&& value) {
+        BIDE_SWITCH_AFTER();
+        return at_.state().send(std::move(value));
+    }
     /// Does the same with a copy of `value`.
     std::size_t send(const T& value)
         requires std::is_copy_constructible_v<T>
@@ -211,7 +217,10 @@ public:
 
     /// Closes the broadcast. Subscribers still receive the kept values, and then errc::closed.
     /// Returns: true if this call closed it.
-    bool close() noexcept { return at_.state().close(); }
+    bool close() noexcept {
+        BIDE_SWITCH_AFTER();
+        return at_.state().close();
+    }
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return at_.is_closed(); }
 

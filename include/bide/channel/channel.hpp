@@ -55,6 +55,7 @@ public:
     /// middle of a receive.
     /// Returns: as send(), or errc::full.
     sent try_send(T&& value) noexcept(!allocates<Self>) {
+        BIDE_SWITCH_AFTER();
         return detail::to_result(source().send(value), value);
     }
     /// Does the same with a copy of `value`.
@@ -133,6 +134,7 @@ public:
     /// Sends items from the front of `items` as long as there is room. Never blocks.
     /// Returns: the number of items that were sent. The other items are unchanged.
     std::size_t try_send_n(std::span<T> items) noexcept {
+        BIDE_SWITCH_AFTER();
         return source().send_n([items](std::size_t i) noexcept -> T& { return items[i]; },
                                items.size());
     }
@@ -154,6 +156,7 @@ private:
     auto& source() noexcept { return detail::channel_access::core(self()); }
 
     template <class Limit> sent send_by(T& value, const Limit& limit) {
+        BIDE_SWITCH_AFTER();
         const wait_status now = source().send(value);
         return detail::to_result(now != wait_status::waiting ? now : wait_to_send(value, limit),
                                  value);
@@ -189,6 +192,7 @@ public:
     /// in the middle of a send.
     /// Returns: the item; errc::empty; errc::closed if no more items will come.
     result<T> try_recv() noexcept {
+        BIDE_SWITCH_AFTER();
         std::optional<T> item;
         return detail::to_received(source().recv(detail::into(item)), item);
     }
@@ -215,6 +219,7 @@ public:
     /// Throws: std::bad_alloc. Then the appended items stay in `out`, and the others in the
     /// channel.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max) {
+        BIDE_SWITCH_AFTER();
         return detail::recv_more(source(), out, max);
     }
 
@@ -267,6 +272,7 @@ private:
     // Inlines the first attempt. Without inlining, the std::optional is returned through memory,
     // and the caller waits for that store.
     template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
+        BIDE_SWITCH_AFTER();
         const wait_status now = source().recv(detail::into(out));
         return now != wait_status::waiting ? now : wait_to_recv(out, limit);
     }
@@ -321,9 +327,15 @@ public:
     /// Closes the channel, for both sides and all handles. Later sends fail, and waiting senders
     /// get their items back. Receivers get the items in the channel, and then learn of the close.
     /// Returns: true if this call closed it; false if it was closed already.
-    bool close() noexcept { return detail::channel_access::core(self()).close(); }
+    bool close() noexcept {
+        BIDE_SWITCH_AFTER();
+        return detail::channel_access::core(self()).close();
+    }
     /// Returns true if the channel is closed.
-    bool is_closed() const noexcept { return detail::channel_access::core(self()).is_closed(); }
+    bool is_closed() const noexcept {
+        BIDE_SWITCH_AFTER();
+        return detail::channel_access::core(self()).is_closed();
+    }
 
     /// The capacity of an unbounded channel: the largest std::size_t.
     static constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
@@ -332,12 +344,18 @@ public:
         return detail::channel_access::core(self()).capacity();
     }
     /// Returns how many items were in the channel at one instant; never more than capacity().
-    std::size_t size() const noexcept { return detail::channel_access::core(self()).size(); }
+    std::size_t size() const noexcept {
+        BIDE_SWITCH_AFTER();
+        return detail::channel_access::core(self()).size();
+    }
     /// Returns true if no item was in the channel at one instant.
     bool empty() const noexcept { return size() == 0; }
     /// Returns true if, at one instant of the call, there was no room for an item. With a capacity
     /// of 0, always returns true. An unbounded or a sliding channel always returns false.
-    bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
+    bool is_full() const noexcept {
+        BIDE_SWITCH_AFTER();
+        return detail::channel_access::core(self()).is_full();
+    }
 
 protected:
     state_operations() = default;                                   ///< For `Self`.

@@ -228,6 +228,7 @@ public:
     /// Returns: errc::closed, with the value, if there is no receiver.
     /// Requires: no caller waits in closed(); terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
+        BIDE_SWITCH_AFTER();
         const bool sent = state::finish(state_.release(), __builtin_addressof(value));
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
@@ -298,6 +299,7 @@ public:
     /// Receives as recv() does if the value was sent. Never blocks.
     /// Returns: as recv(), or errc::empty.
     result<T> try_recv() noexcept {
+        BIDE_SWITCH_AFTER();
         std::optional<T> value;
         return detail::to_received(state_->recv(detail::into(value)), value);
     }
@@ -320,7 +322,10 @@ public:
     /// Closes the channel: a later send fails, and a waiting receive ends. A value that was sent
     /// before can still be received.
     /// Returns: true if this call closed it.
-    bool close() noexcept { return state::close(state_.get(), false); }
+    bool close() noexcept {
+        BIDE_SWITCH_AFTER();
+        return state::close(state_.get(), false);
+    }
 
 private:
     template <class U, class P>

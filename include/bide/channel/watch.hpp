@@ -363,6 +363,7 @@ public:
     /// Requires: the caller is not a function that modify() of this watch runs; terminates
     /// otherwise.
     bool send(T&& value) {
+        BIDE_SWITCH_AFTER();
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
@@ -383,6 +384,7 @@ public:
     /// Throws: what f and the copy of T throw, std::bad_alloc; nothing was sent then.
     /// Requires: as send().
     template <class F> bool modify(F&& f) {
+        BIDE_SWITCH_AFTER();
         // Coroutines that f wakes may send. So they resume only after the write lock is released.
         const wake_scope<Platform> later;
         typename state::shared_value
@@ -411,7 +413,10 @@ public:
     /// Closes the watch. Later sends fail. A receiver that has seen the last version learns that
     /// the watch is closed.
     /// Returns: true if this call closed it.
-    bool close() noexcept { return at_.state().close(); }
+    bool close() noexcept {
+        BIDE_SWITCH_AFTER();
+        return at_.state().close();
+    }
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return at_.is_closed(); }
 

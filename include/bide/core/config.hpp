@@ -38,8 +38,8 @@
 ///                                        definitions are in the library bide::compiled, or in the
 ///                                        one file of the program that includes source.hpp. Files
 ///                                        of one program may differ in it. The library needs the
-///                                        flags of the program, such as -fsanitize=thread and
-///                                        BIDE_USDT.
+///                                        flags of the program, such as -fsanitize=thread,
+///                                        BIDE_USDT and BIDE_SWITCH_POINTS.
 /// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
 ///                                        moves to the library. 0: they do not.
 /// BIDE_COMPILED_INLINE     here          `inline` if only the headers define the function.
@@ -65,6 +65,13 @@
 ///                                        with probes or without.
 /// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT. The same
 ///                          noted.hpp     holds for BIDE_PROBE_IF and BIDE_PROBE_WAIT.
+/// BIDE_SWITCH_POINTS       user          1: after each operation, a simulation may run other tasks
+///                                        (test::switch_places). On other threads, each operation
+///                                        then reads a counter. Files of one program should agree on
+///                                        it: the linker keeps one version of each shared inline
+///                                        function.
+/// BIDE_SWITCH_AFTER()      core/detail/  A switch point at the end of the scope, or nothing.
+///                          noted.hpp
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_TRY, BIDE_CATCH     task/detail/  `try` and `catch (...)`. Without exceptions, the second block
 ///                          coroutine_    never runs.

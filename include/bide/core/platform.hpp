@@ -117,6 +117,10 @@ public:
     // Arms the time-out of a coroutine that is not part of a task (core/timer.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
+    // Called after an operation that other threads can see (BIDE_SWITCH_AFTER() in
+    // core/detail/noted.hpp). Other tasks may run inside of this call.
+    virtual void switch_point() noexcept {}
+
     // Returns the machine of the calling thread; nullptr if the thread does not simulate.
     static simulated_machine* here() noexcept {
         // Order: relaxed; a thread looks for what it has set itself.

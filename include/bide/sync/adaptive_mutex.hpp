@@ -578,6 +578,7 @@ public:
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept BIDE_THREAD_SAFETY(release_capability(), no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         BIDE_CHECKED(detail::note_unlocked<Platform>(&lock_);)
         lock_.unlock(this);
     }

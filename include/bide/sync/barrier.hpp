@@ -276,7 +276,10 @@ public:
     }
 
     /// Returns true if the phase of `token` has ended. Never blocks.
-    bool try_wait(const arrival_token& token) const noexcept { return gate_.has_passed(token.at_); }
+    bool try_wait(const arrival_token& token) const noexcept {
+        BIDE_SWITCH_AFTER();
+        return gate_.has_passed(token.at_);
+    }
 
     /// Waits for the end of the phase of `token`.
     /// Requires: `token` is of the current phase or of an earlier one, less than 2^29 phases ago.
@@ -321,6 +324,7 @@ private:
     }
 
     typename gate::arrival count(std::ptrdiff_t n) noexcept {
+        BIDE_SWITCH_AFTER();
         const auto mine = gate_.arrive(static_cast<typename gate::word>(n), "barrier", this);
         if (mine.is_last) {
             completion_();

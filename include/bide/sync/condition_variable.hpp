@@ -396,10 +396,16 @@ public:
 
     /// Notifies the waiter that has waited longest, if there is one. If the caller holds the mutex,
     /// the waiter gets the mutex after the caller has unlocked it.
-    void notify_one() noexcept { queue_.notify_one(); }
+    void notify_one() noexcept {
+        BIDE_SWITCH_AFTER();
+        queue_.notify_one();
+    }
     /// Notifies all waiters. They get the mutex one after the other, in the order in which they
     /// came.
-    void notify_all() noexcept { queue_.notify_all(); }
+    void notify_all() noexcept {
+        BIDE_SWITCH_AFTER();
+        queue_.notify_all();
+    }
 
     // ---- Threads
 

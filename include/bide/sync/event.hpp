@@ -59,15 +59,24 @@ public:
     basic_event& operator=(basic_event&&) = delete;
 
     /// Sets the event and wakes every waiter. Never blocks.
-    void set() noexcept { gate_.arrive(1); }
+    void set() noexcept {
+        BIDE_SWITCH_AFTER();
+        gate_.arrive(1);
+    }
     /// Unsets the event. Present waiters keep waiting.
-    void reset() noexcept { gate_.shut(); }
+    void reset() noexcept {
+        BIDE_SWITCH_AFTER();
+        gate_.shut();
+    }
 
     /// Returns true if the event is set.
     /// Memory order: if the result is true, what happens before the set() that changed it from
     /// unset to set happens before the return. This does not hold for a later set() that finds the
     /// event set already.
-    bool is_set() const noexcept { return gate_.is_open(); }
+    bool is_set() const noexcept {
+        BIDE_SWITCH_AFTER();
+        return gate_.is_open();
+    }
 
     /// Waits for the event to be set.
     /// Blocks: until it is set.

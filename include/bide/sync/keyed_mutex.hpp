@@ -205,6 +205,7 @@ public:
     /// Unlocks the key, or hands it to its first waiter. This object holds nothing then.
     void unlock() noexcept {
         if (use_ != nullptr) {
+            BIDE_SWITCH_AFTER();
             const use mine = std::move(use_);
             if (!mine->permits.give_known(0, 1)) {
                 mine->permits.give(1);

@@ -51,6 +51,7 @@ public:
     /// Lowers the count by n. At zero, lets every waiter through. Never blocks.
     /// Throws: std::invalid_argument if n is negative or more than the count; nothing changes then.
     void count_down(std::ptrdiff_t n = 1) {
+        BIDE_SWITCH_AFTER();
         if (!gate_.arrive(static_cast<typename gate::word>(valid(n)))) {
             BIDE_THROW(std::invalid_argument("bide::latch: counted down below zero"));
         }
@@ -59,7 +60,10 @@ public:
     /// Returns true if the count is zero. Never blocks.
     /// Memory order: if the result is true, what happens before each count_down() happens before
     /// the return, as for wait().
-    bool try_wait() const noexcept { return gate_.is_open(); }
+    bool try_wait() const noexcept {
+        BIDE_SWITCH_AFTER();
+        return gate_.is_open();
+    }
 
     /// Waits for the count to be zero.
     /// Blocks: until the count is zero.

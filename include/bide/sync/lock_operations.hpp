@@ -108,6 +108,7 @@ public:
     /// Memory order: what happens before the unlocks that freed the mutex happens before the
     /// return.
     void lock() BIDE_THREAD_SAFETY(acquire_capability(), no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         auto&& how = self().exclusive();
         if (!how.take_free()) {
             how.wait(deadline::never());
@@ -119,6 +120,7 @@ public:
     /// Returns: true if the caller locked it.
     [[nodiscard]] bool try_lock() noexcept
         BIDE_THREAD_SAFETY(try_acquire_capability(true), no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         auto&& how = self().exclusive();
         return noted(how.take_free() || how.try_take());
     }
@@ -161,6 +163,7 @@ public:
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
     void unlock() noexcept BIDE_THREAD_SAFETY(release_capability(), no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         BIDE_CHECKED(detail::note_unlocked<Platform>(&self());)
         if (!self().exclusive().give()) {
             detail::fatal(Mutex::name, &self(), "unlocked while not locked");
@@ -181,6 +184,7 @@ protected:
 
 private:
     template <class Limit> bool lock_by(const Limit& limit) noexcept {
+        BIDE_SWITCH_AFTER();
         return noted(self().exclusive().wait(limit) == wait_status::granted);
     }
 

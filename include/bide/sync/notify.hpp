@@ -314,13 +314,22 @@ public:
     basic_notify& operator=(basic_notify&&) = delete;
 
     /// Lets the first waiter through, or stores a permit. Never blocks.
-    void notify_one() noexcept { queue_.notify_one(); }
+    void notify_one() noexcept {
+        BIDE_SWITCH_AFTER();
+        queue_.notify_one();
+    }
     /// Lets all present waiters through. A stored permit remains. Never blocks.
-    void notify_all() noexcept { queue_.notify_all(); }
+    void notify_all() noexcept {
+        BIDE_SWITCH_AFTER();
+        queue_.notify_all();
+    }
 
     /// Takes the permit if there is one. Never blocks.
     /// Returns: true if the caller took it.
-    bool try_wait() noexcept { return queue_.try_take(); }
+    bool try_wait() noexcept {
+        BIDE_SWITCH_AFTER();
+        return queue_.try_take();
+    }
 
     /// Takes the permit, or waits for a notification.
     /// Blocks: until there is a permit or a notification.

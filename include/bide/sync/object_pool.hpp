@@ -338,7 +338,10 @@ private:
     friend detail::object_place<T, Platform>;
     struct give_back {
         pool* of = nullptr;
-        void operator()(object* mine) const noexcept { of->take_back(*mine); }
+        void operator()(object* mine) const noexcept {
+            BIDE_SWITCH_AFTER();
+            of->take_back(*mine);
+        }
     };
 
     object_lease(pool& of, object& mine) noexcept : mine_(&mine, give_back{&of}) {}
@@ -514,6 +517,7 @@ private:
     static lease or_nothing(result<lease> got) noexcept { return got ? std::move(*got) : lease(); }
 
     template <class Limit> wait_status wait(const Limit& limit) noexcept {
+        BIDE_SWITCH_AFTER();
         return permits_.try_take(1) ? wait_status::granted
                                     : thread_wait<queue, Platform>::until(permits_, 1, limit);
     }

@@ -99,7 +99,10 @@ private:
         }
     }
     // The last access to the flag or cell.
-    void end() noexcept { std::exchange(of_, nullptr)->turns_.close(); }
+    void end() noexcept {
+        BIDE_SWITCH_AFTER();
+        std::exchange(of_, nullptr)->turns_.close();
+    }
 
     Of* of_ = nullptr;
 };

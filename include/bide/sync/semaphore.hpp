@@ -84,6 +84,7 @@ public:
     /// Releases its permits. It owns nothing then.
     void reset() noexcept {
         if (semaphore* const s = std::exchange(from_, nullptr)) {
+            BIDE_SWITCH_AFTER();
             s->give_back(std::exchange(count_, 0));
         }
     }
@@ -189,6 +190,7 @@ public:
     /// Acquires n permits if they are free and there are no waiters. Never blocks.
     /// Returns: true if the permits were acquired.
     [[nodiscard]] bool try_acquire(std::ptrdiff_t n = 1) noexcept {
+        BIDE_SWITCH_AFTER();
         return is_valid(n) && permits_.try_take(count(n));
     }
 
@@ -214,6 +216,7 @@ public:
     /// Blocks: only while it wakes threads and runs coroutines that have no executor.
     /// Throws: std::overflow_error if more than max() permits would be free; nothing changes then.
     void release(std::ptrdiff_t n = 1) {
+        BIDE_SWITCH_AFTER();
         if (!permits_.give(count(valid(n)))) {
             BIDE_THROW(std::overflow_error("bide::semaphore: release past max()"));
         }
@@ -229,7 +232,10 @@ public:
     /// was granted a part of its permits, these become free. Permits that are held stay valid, and
     /// release() still adds them to the free permits.
     /// Returns: true if this call closed it; false if it was closed already.
-    bool close() noexcept { return permits_.close(); }
+    bool close() noexcept {
+        BIDE_SWITCH_AFTER();
+        return permits_.close();
+    }
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return permits_.is_closed(); }
 

@@ -130,6 +130,7 @@ public:
     /// Returns: true if the caller locked it.
     [[nodiscard]] bool try_lock_shared() noexcept
         BIDE_THREAD_SAFETY(try_acquire_shared_capability(true), no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         auto&& how = this->self().shared();
         return noted_shared(how.take_free() || how.try_take());
     }
@@ -170,6 +171,7 @@ public:
     void unlock_and_lock_shared() noexcept
         BIDE_THREAD_SAFETY(release_capability(), acquire_shared_capability(),
                            no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         BIDE_CHECKED(detail::note_unlocked<Platform>(&this->self());)
         noted_shared(true);
         if (!this->self().exclusive().downgrade()) {
@@ -181,6 +183,7 @@ public:
     /// Requires: the mutex is locked shared; terminates if it detects that this does not hold.
     void unlock_shared() noexcept
         BIDE_THREAD_SAFETY(release_shared_capability(), no_thread_safety_analysis) {
+        BIDE_SWITCH_AFTER();
         BIDE_CHECKED(
             detail::note_unlocked<Platform>(&this->self(), detail::wait_notes::mode::shared);)
         if (!this->self().shared().give()) {
@@ -197,6 +200,7 @@ protected:
 
 private:
     template <class Limit> bool lock_shared_by(const Limit& limit) noexcept {
+        BIDE_SWITCH_AFTER();
         return noted_shared(this->self().shared().wait(limit) == wait_status::granted);
     }
 
@@ -278,7 +282,10 @@ public:
     }
     /// Locks the mutex as lock_upgradable() does, if that needs no wait. Never blocks.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_upgradable() noexcept { return upgradable().try_take(); }
+    [[nodiscard]] bool try_lock_upgradable() noexcept {
+        BIDE_SWITCH_AFTER();
+        return upgradable().try_take();
+    }
     /// Locks the mutex as lock_upgradable() does, but waits at most `limit`.
     template <class R, class P>
     [[nodiscard]] bool try_lock_upgradable_for(const std::chrono::duration<R, P>& limit) {
@@ -301,6 +308,7 @@ public:
     /// Requires: the caller has an upgradable lock and has not upgraded it. Terminates if it
     /// detects that this does not hold.
     void unlock_upgradable() noexcept {
+        BIDE_SWITCH_AFTER();
         if (!permits_.give(most, all)) {
             detail::fatal(name, this, "unlocked (upgradable) while not locked");
         }
@@ -319,6 +327,7 @@ public:
     /// If there is no other reader, upgrades as upgrade() does. Never blocks.
     /// Returns: true if the lock is exclusive now; false if it is still upgradable.
     [[nodiscard]] bool try_upgrade() noexcept {
+        BIDE_SWITCH_AFTER();
         if (permits_.try_take(to_upgrade)) {
             return true;
         }
@@ -345,6 +354,7 @@ public:
     /// lock the mutex, too.
     /// Requires: the mutex is locked exclusively; terminates if it detects that this does not hold.
     void downgrade() noexcept {
+        BIDE_SWITCH_AFTER();
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
         if (!permits_.give(to_upgrade, to_upgrade)) {
             detail::fatal(name, this, "downgraded while not locked");
@@ -385,6 +395,7 @@ private:
     mode upgradable() noexcept { return {permits_, most, all}; }
 
     template <class Limit> bool upgrade_by(const Limit& limit) noexcept {
+        BIDE_SWITCH_AFTER();
         upgrading at{{permits_, to_upgrade}};
         return thread_wait<upgrading, Platform>::until(at, to_upgrade, limit) ==
                wait_status::granted;

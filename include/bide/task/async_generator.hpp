@@ -97,10 +97,7 @@ public:
     }
 
 private:
-    struct calls {
-        generator_call* innermost = nullptr;
-    };
-    static calls& here() noexcept { return native_platform::local<calls>(); }
+    static running_code& here() noexcept { return native_platform::local<running_code>(); }
 
     BIDE_NEAR_LOCAL void leave() const noexcept { here().innermost = outer_; }
 

@@ -168,13 +168,10 @@ public:
 private:
     static constexpr unsigned most = 64;
 
-    struct here {
-        const strand* now = nullptr;
-    };
     // Not inlined, because a coroutine may continue on another thread. An inlined call could then
-    // use the `here` of the previous thread.
+    // use the state of the previous thread.
     BIDE_NOINLINE static const strand*& current() noexcept {
-        return native_platform::local<here>().now;
+        return native_platform::local<detail::running_code>().on;
     }
 
     // Runs queued runnables. Posts the strand again only if a runnable is left. A post for nothing

@@ -47,6 +47,15 @@ struct fault_options {
     std::function<bool(const char* name)> may_cancel{};
 };
 
+/// Says where other tasks may run in the middle of a task.
+enum class switch_places : std::uint8_t {
+    awaits,    ///< At each `co_await` of an operation.
+    operations ///< Also after each operation of bide that does not wait, such as unlock(), set(),
+               ///< try_send() and spawn(), after each access to a test::atomic, and in
+               ///< test::switch_point(). So two tasks interleave as on two workers. A task may also
+               ///< block its thread in bide. Needs BIDE_SWITCH_POINTS and Linux or BSD.
+};
+
 /// The options of a scheduler. The same options, and the same program, make the same run.
 struct simulation_options {
     /// The seed of all choices.
@@ -54,6 +63,9 @@ struct simulation_options {
 
     /// How the next task is chosen.
     task_order order = task_order::random;
+
+    /// Where other tasks may run in the middle of a task.
+    switch_places switches = switch_places::awaits;
 
     /// For task_order::priorities: the number of change points. At a change point, the task that is
     /// about to run gets a priority below those of all tasks that had no change point. A bug that

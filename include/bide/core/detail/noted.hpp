@@ -10,6 +10,11 @@
 //   BIDE_PROBE(name, arguments...)    a static probe, if BIDE_USDT is 1 (probe.hpp)
 //   BIDE_PROBE_IF(when, name, ...)    a probe, reached if `when` is true
 //   BIDE_PROBE_WAIT(queue, node)      the probe wait_begin, and at the end of the scope wait_end
+//
+// And the macro by which operations let a simulation run other tasks (README.md in test/). Without
+// BIDE_SWITCH_POINTS, it expands to nothing.
+//
+//   BIDE_SWITCH_AFTER()               at the end of the scope, other tasks may run
 
 #include <bide/core/config.hpp>
 
@@ -26,6 +31,15 @@
 #define BIDE_PROBE(...) static_cast<void>(0)
 #define BIDE_PROBE_IF(...) static_cast<void>(0)
 #define BIDE_PROBE_WAIT(...) static_cast<void>(0)
+#endif
+
+#if !defined(BIDE_SWITCH_POINTS)
+#define BIDE_SWITCH_POINTS 0
+#endif
+#if BIDE_SWITCH_POINTS
+#include <bide/core/detail/switch_after.hpp>
+#else
+#define BIDE_SWITCH_AFTER() static_cast<void>(0)
 #endif
 
 #if defined(BIDE_DEADLOCK_CHECK)

@@ -57,7 +57,18 @@ void note_end_of(const basic_task_context<Platform>& task) noexcept; // core/dea
 } // namespace detail
 #endif
 
+class strand;
+
 namespace detail {
+
+class generator_call;
+
+// The state of a thread that belongs to the code that it runs, beside worker_local, resume_state
+// and cancel_round. A simulation that switches inside of a task keeps one for each such task.
+struct BIDE_SHARED running_code {
+    const strand* on = nullptr;          // runs the code (task/strand.hpp)
+    generator_call* innermost = nullptr; // of its calls of producers (task/async_generator.hpp)
+};
 
 // A job that runs inside of the job that awaits it (basic_worker_host::run_inside() in
 // core/wake_scope.hpp). The awaiting coroutine sets `begin_wait`; the host sets the other fields.

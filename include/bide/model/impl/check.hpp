@@ -11,7 +11,7 @@
 #include <set>
 #include <thread>
 
-#if defined(__linux__) && BIDE_MODEL_HAS_SWITCH
+#if defined(__linux__) && BIDE_FIBER_HAS_SWITCH
 #define BIDE_MODEL_CATCHES_CRASHES 1
 #include <execinfo.h>
 #include <sys/time.h>

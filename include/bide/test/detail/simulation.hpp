@@ -12,9 +12,15 @@
 // decision depends only on the seed and on earlier decisions, and not on addresses or measured
 // times. Runnables that other threads post go to a separate queue. Each such post ends the run with
 // an error.
+//
+// With switch_places::operations, each runnable runs on a lane (lanes.hpp). At a switch point, it
+// may leave the lane, and is then queued like a runnable. A task that blocks its thread leaves its
+// lane, too, until what it waits for has come. So, with this option, a step may continue a runnable
+// that has begun. A switch point counts as a step, whether or not it interrupts the runnable.
 
 #include <bide/sched/injector.hpp>
 #include <bide/test/detail/journal.hpp>
+#include <bide/test/detail/lanes.hpp>
 #include <bide/test/detail/step_order.hpp>
 
 #include <deque>
@@ -36,6 +42,7 @@ public:
         std::uint64_t number;
         std::unique_ptr<header, drop> task;
         std::uint64_t priority; // see step_order.hpp
+        bool blocks = false;    // the task blocks its thread
 
         // Throws: std::bad_alloc.
         std::string label() const {
@@ -98,9 +105,10 @@ public:
     // Throws: std::bad_alloc.
     std::vector<unfinished_task> unfinished() const {
         std::vector<unfinished_task> found;
-        for_each([&](std::uint64_t number, const header& task) {
-            found.push_back({number, name_of(task), what_for(task), task.is_waiting()});
-        });
+        for (const auto& [number, e] : entries_) {
+            found.push_back(
+                {number, name_of(*e.task), what_for(*e.task), e.blocks || e.task->is_waiting()});
+        }
         return found;
     }
 
@@ -137,6 +145,7 @@ public:
               }
           }) {
         static_cast<void>(bide::detail::error_of<stopped_error>(errc::stopped)); // see run_loop.hpp
+        make_lanes();
         journal_.line("seed ", how_.seed);
         outer_ = simulated_machine::exchange(this);
     }
@@ -154,7 +163,7 @@ public:
         const auto are_ended = [this]() noexcept {
             // Order: relaxed; no other thread may spawn or wake tasks now.
             return left_.load(std::memory_order_relaxed) == 0 && ready_.empty() &&
-                   foreign_.size() == 0;
+                   foreign_.size() == 0 && sleepers_.empty();
         };
         registry_.for_each([](header& t) { t.cancel(cancel_reason::shutdown); });
         if (!run_or_die(never_ns, are_ended)) {
@@ -248,10 +257,13 @@ public:
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
-    // Called when the owner is about to sleep. If a task or a function of the options runs,
-    // terminates the program. Otherwise runs the simulation until is_over() returns true, or until
-    // no step is possible up to the time `until`.
+    // Called when the owner is about to sleep. If a lane runs, the lane sleeps. If a task runs
+    // without a lane, or a function of the options runs, terminates the program. Otherwise runs the
+    // simulation until is_over() returns true, or until no step is possible up to the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
+        if (on_lane()) {
+            return sleep_on_lane(is_over, of, until);
+        }
         if (in_step_) {
             blocks();
         }
@@ -265,6 +277,23 @@ public:
             die("the test waits for ever, outside of the tasks, and all tasks do, too");
         }
         return sleep_end::idle;
+    }
+
+    // Called after an operation of the code that runs. If it runs on a lane, another runnable may
+    // run inside of this call.
+    void switch_point() noexcept override {
+#if BIDE_HAS_FIBERS
+        // No switch while a stop callback ends a wait: the callback must end before its wait is
+        // destroyed.
+        if (on_lane() && !platform::local<bide::detail::resume_state>().is_away &&
+            is_interrupted()) {
+            journal_.line(steps_, " switch");
+            task_table::entry* const task = running();
+            bide::detail::made_or_fatal(
+                no_memory, [&] { ready_.push_back({nullptr, task, lanes_->current()}); });
+            lanes_->leave();
+        }
+#endif
     }
 
     // ---- The tasks
@@ -281,6 +310,7 @@ public:
                                         [&] { tasks_.add(t, order_.first_priority()); });
             journal_.line(steps_, " spawn task ", tasks_.last(), " ", task_table::name_of(t));
             push(t.to_run());
+            switch_point();
         }
     }
 
@@ -298,6 +328,13 @@ public:
         return is_owner() ? waker(nothing, this) : waker();
     }
     void run_tasks(const basic_waiter<platform>& w) noexcept override {
+        if (on_lane()) {
+            const auto is_complete = [](const void* of) noexcept {
+                return static_cast<const basic_waiter<platform>*>(of)->is_complete();
+            };
+            sleep_on_lane(is_complete, &w, never_ns);
+            return;
+        }
         if (!run_or_die(never_ns, [&w]() noexcept { return w.is_complete(); })) {
             die("a group or a set is waited for, and its tasks wait for ever");
         }
@@ -313,10 +350,19 @@ private:
     static constexpr std::int64_t latest_ns = never_ns - 1;
     static constexpr std::uint64_t most_reads = 100'000;        // of the clock, in one step
     static constexpr std::uint64_t most_last_steps = 1'000'000; // the least limit of run_or_die()
+    static constexpr std::uint64_t most_points = 4'096;         // without a look at the limits
+    static constexpr const char* no_memory = "no memory for the queue of a simulation";
 
     struct queued {
-        runnable* job;
+        runnable* job;           // nullptr: `on` is set
         task_table::entry* task; // nullptr: the job is no task
+        lane* on = nullptr;      // the job has begun on this lane
+    };
+    struct sleeper {
+        queued who;
+        condition is_over;
+        const void* of;
+        std::int64_t until;
     };
 
     unsigned registry_here() const noexcept override { return 0; }
@@ -351,8 +397,7 @@ private:
 
     bool is_owner() const noexcept { return bide::detail::thread_mark<platform>() == owner_; }
     void push(runnable& r) noexcept {
-        bide::detail::made_or_fatal("no memory for the queue of a simulation",
-                                    [&] { ready_.push_back({&r, tasks_.of(r)}); });
+        bide::detail::made_or_fatal(no_memory, [&] { ready_.push_back({&r, tasks_.of(r)}); });
     }
     void push_behind(runnable& r, bool is_last) noexcept {
         push(r);
@@ -397,29 +442,37 @@ private:
         });
     }
 
+    // Returns the function that finds the priority of the runnable at a place, for step_order.
+    auto priorities(std::size_t timer_places) noexcept {
+        return [this, timer_places](std::size_t i) -> std::uint64_t* {
+            auto* const task = i >= timer_places ? ready_[i - timer_places].task : nullptr;
+            return task != nullptr ? &task->priority : nullptr;
+        };
+    }
+
     // Makes one step. Returns false if no step is possible up to the time `until`.
     bool step(std::int64_t until) {
         reads_ = 0;
         if (!closing_) {
             call_hooks();
         }
-        const std::int64_t next = timers_.next_live_ns();
-        bool due = next <= now_;
-        if (!due && next <= until && next != never_ns && (ready_.empty() || stalls())) {
+        wake_sleepers();
+        const std::int64_t next_timer = timers_.next_live_ns();
+        const std::int64_t next = std::min(next_timer, next_sleeper_ns());
+        if (next > now_ && next <= until && next != never_ns && (ready_.empty() || stalls())) {
             now_ = next;
-            due = true;
+            wake_sleepers();
         }
-        const std::size_t timer_places = due ? 1 : 0; // the timer has the first place
+        const std::size_t timer_places =
+            next_timer <= now_ ? 1 : 0; // the timer has the first place
         const std::size_t count = ready_.size() + timer_places;
         if (count == 0) {
             now_ = until != never_ns ? std::max(now_, until) : now_;
             return false;
         }
         ++steps_;
-        const std::size_t at = order_.choose(steps_, count, [&](std::size_t i) -> std::uint64_t* {
-            auto* const task = i >= timer_places ? ready_[i - timer_places].task : nullptr;
-            return task != nullptr ? &task->priority : nullptr;
-        });
+        points_ = 0;
+        const std::size_t at = order_.choose(steps_, count, priorities(timer_places));
         if (at < timer_places) {
             fire();
         } else {
@@ -480,31 +533,163 @@ private:
 
     void execute(queued q, std::size_t at, std::size_t count) {
         const std::uint64_t number = q.task != nullptr ? q.task->number : 0;
+        const std::string_view does = q.on != nullptr ? " continue " : " run ";
         if (number != 0) {
-            journal_.line(steps_, " run ", at + 1, "/", count, " task ", number, " ",
+            journal_.line(steps_, does, at + 1, "/", count, " task ", number, " ",
                           task_table::name_of(*q.task->task));
         } else {
-            journal_.line(steps_, " run ", at + 1, "/", count, " a job");
+            journal_.line(steps_, does, at + 1, "/", count, " a job");
         }
         streak_ = number != 0 && number == last_run_ ? streak_ + 1 : 0;
         last_run_ = number;
         running_ = q.task;
-        auto& local = worker_local<platform>::get();
-        local.host = this;
-        local.next_budget = order_.budget();
         {
             const replaced runs(in_step_, true);
-            const task_budget<platform> whole(local);
-            q.job->run.wake();
+            run_or_continue(q);
         }
-        local.next_budget = local.whole_budget;
-        local.host = nullptr;
         running_ = nullptr;
         remove_ended(number);
     }
 
+    void run_here(runnable& job) noexcept {
+        auto& local = worker_local<platform>::get();
+        local.host = this;
+        local.next_budget = order_.budget();
+        {
+            const task_budget<platform> whole(local);
+            job.run.wake();
+        }
+        local.next_budget = local.whole_budget;
+        local.host = nullptr;
+    }
+
+    // ---- Lanes
+
+#if BIDE_HAS_FIBERS
+    bool on_lane() const noexcept { return lanes_ != nullptr && lanes_->current() != nullptr; }
+
+    // Throws: simulation_error, if the program has no switch points.
+    void make_lanes() {
+        if (how_.switches == switch_places::awaits) {
+            return;
+        }
+        if (!BIDE_SWITCH_POINTS) {
+            BIDE_THROW(simulation_error("bide::test: switch_places::operations needs a program "
+                                        "that is compiled with BIDE_SWITCH_POINTS=1"));
+        }
+        const auto run = [](void* self, runnable& job) noexcept {
+            auto& me = *static_cast<simulation*>(self);
+            platform::local<bide::detail::resume_state>().worker = me.executor();
+            me.run_here(job);
+        };
+        lanes_ = std::make_unique<lanes>(run, this);
+    }
+
+    void run_or_continue(const queued& q) noexcept {
+        if (lanes_ == nullptr) {
+            run_here(*q.job);
+        } else {
+            lanes_->enter(q.on != nullptr ? *q.on : begin(*q.job));
+        }
+    }
+    lane& begin(runnable& job) noexcept {
+        lane* made = nullptr;
+        bide::detail::made_or_fatal(no_memory, [&] { made = &lanes_->begin(job); });
+        return *made;
+    }
+
+    // Decides whether the lane that runs leaves at this switch point.
+    bool is_interrupted() noexcept {
+        ++steps_;
+        ++points_;
+        const std::size_t timer_places = timers_.next_live_ns() <= now_ ? 1 : 0;
+        task_table::entry* const task = running();
+        return order_.interrupts(steps_, points_, task != nullptr ? &task->priority : nullptr,
+                                 ready_.size() + timer_places, priorities(timer_places)) ||
+               points_ % most_points == 0;
+    }
+
+    // Returns the entry of the task that runs; nullptr if no task runs, or if it has ended.
+    task_table::entry* running() const noexcept {
+        return running_ != nullptr && !running_->task->is_complete() ? running_ : nullptr;
+    }
+
+    sleep_end sleep_on_lane(condition is_over, const void* of, std::int64_t until) noexcept {
+        if (is_over(of)) {
+            return sleep_end::woken;
+        }
+        task_table::entry* const task = running();
+        if (task != nullptr) {
+            journal_.line(steps_, " task ", task->number, " blocks");
+            task->blocks = true;
+        }
+        lane& mine = *lanes_->current();
+        bide::detail::made_or_fatal(
+            no_memory, [&] { sleepers_.push_back({{nullptr, task, &mine}, is_over, of, until}); });
+        lanes_->leave();
+        return mine.timed_out ? sleep_end::timed_out : sleep_end::woken;
+    }
+
+    // Queues the lanes whose sleep is over.
+    void wake_sleepers() noexcept {
+        for (auto at = sleepers_.begin(); at != sleepers_.end();) {
+            const bool is_over = at->is_over(at->of);
+            if (!is_over && at->until > now_) {
+                ++at;
+                continue;
+            }
+            at->who.on->timed_out = !is_over;
+            if (at->who.task != nullptr) {
+                at->who.task->blocks = false;
+            }
+            bide::detail::made_or_fatal(no_memory, [&] { ready_.push_back(at->who); });
+            at = sleepers_.erase(at);
+        }
+    }
+    std::int64_t next_sleeper_ns() const noexcept {
+        std::int64_t first = never_ns;
+        for (const sleeper& s : sleepers_) {
+            first = std::min(first, s.until);
+        }
+        return first;
+    }
+
+    // Forgets the tasks that have ended: a lane may still destroy what such a task has left.
+    void forget_ended() noexcept {
+        const auto forget = [](queued& q) noexcept {
+            if (q.on != nullptr && q.task != nullptr && q.task->task->is_complete()) {
+                q.task = nullptr;
+            }
+        };
+        for (queued& q : ready_) {
+            forget(q);
+        }
+        for (sleeper& s : sleepers_) {
+            forget(s.who);
+        }
+    }
+#else
+    bool on_lane() const noexcept { return false; }
+    void make_lanes() {
+        if (how_.switches != switch_places::awaits) {
+            BIDE_THROW(simulation_error("bide::test: switch_places::operations needs fibers, which "
+                                        "bide has on Linux and BSD"));
+        }
+    }
+    void run_or_continue(const queued& q) noexcept { run_here(*q.job); }
+    sleep_end sleep_on_lane(condition, const void*, std::int64_t) noexcept {
+        return sleep_end::woken;
+    }
+    void wake_sleepers() noexcept {}
+    std::int64_t next_sleeper_ns() const noexcept { return never_ns; }
+    void forget_ended() noexcept {}
+#endif
+
     // The task that has just run is probably the one that has ended.
     void remove_ended(std::uint64_t number) {
+        if (ended_ != 0) {
+            forget_ended();
+        }
         for (; ended_ != 0; --ended_) {
             if (const std::uint64_t removed = tasks_.remove_ended(number)) {
                 journal_.line(steps_, " end task ", removed);
@@ -556,13 +741,18 @@ private:
     std::uint64_t cancels_ = 0;
     std::uint64_t ended_ = 0; // tasks that have ended and may be in the table
     std::uint64_t main_ = 0;
-    const task_table::entry* running_ = nullptr; // the task that runs
-    std::uint64_t last_run_ = 0;                 // the number of the task that ran last
-    std::uint64_t streak_ = 0;                   // how many times in a row it ran before
-    bool in_step_ = false;                       // a task, another runnable or a hook runs
+    std::uint64_t points_ = 0;             // switch points in this step
+    task_table::entry* running_ = nullptr; // the task that runs
+    std::uint64_t last_run_ = 0;           // the number of the task that ran last
+    std::uint64_t streak_ = 0;             // how many times in a row it ran before
+    bool in_step_ = false;                 // a task, another runnable or a hook runs
     bool closing_ = false;
 
     std::deque<queued> ready_; // fifo: the oldest first
+    std::vector<sleeper> sleepers_;
+#if BIDE_HAS_FIBERS
+    std::unique_ptr<lanes> lanes_;
+#endif
     basic_timer_queue<platform> timers_{waker([](void*) noexcept {}, nullptr)};
     bide::detail::basic_task_registry<platform> registry_;
     task_table tasks_;

@@ -19,6 +19,13 @@
 // for another task by yielding would run for ever. Each run draws the number of yields after which
 // a task gets that priority: 16, 32, 64 and so on up to 1,024.
 //
+// With switch_places::operations, a task also has switch points between its operations. With
+// task_order::random, each run draws the chance that a task is interrupted there: 1/2, 1/4, 1/8 or
+// 1/16. So some runs interleave closely, and others let a task run for a while. With
+// task_order::priorities, a switch point has the number of a step, so a change point may lie there.
+// A task that passes many switch points in a row gets a priority below all others, as one that
+// yields.
+//
 // Some runnables belong to no task: the timer, a child of when_all(), and a coroutine that runs
 // outside of all tasks. They get a new random priority at each step.
 
@@ -38,6 +45,9 @@ public:
                 changes_.push_back({1 + random_.below(steps), lowest_ + i});
             }
             most_yields_ <<= std::countr_zero(random_.bits() | 64);
+        }
+        if (kind_ == task_order::random && how.switches == switch_places::operations) {
+            rarity_ = (std::uint64_t{2} << random_.below(4)) - 1;
         }
     }
 
@@ -66,6 +76,33 @@ public:
         return worker_local<native_platform>::whole_budget;
     }
 
+    // Decides at a switch point whether the task that runs is interrupted. `step` is the number of
+    // the switch point, and `points` counts the points since the task was last chosen. `mine` points
+    // to the priority of the task, or is nullptr. The other parameters are those of choose(), for
+    // the other runnables and the timer.
+    template <class Priority>
+    bool interrupts(std::uint64_t step, std::uint64_t points, std::uint64_t* mine,
+                    std::size_t count, Priority&& priority) {
+        switch (kind_) {
+        case task_order::random: return count != 0 && (random_.bits() & rarity_) == 0;
+        case task_order::priorities: break;
+        case task_order::fifo: return false;
+        }
+        for (const change_point& change : changes_) {
+            if (change.step == step && mine != nullptr) {
+                *mine = change.priority;
+            }
+        }
+        if (is_endless(points) && mine != nullptr) {
+            *mine = lowest_priority();
+            return true;
+        }
+        const std::uint64_t my_priority = mine != nullptr ? *mine : random_priority();
+        std::uint64_t most = 0;
+        static_cast<void>(highest(count, priority, most));
+        return most > my_priority;
+    }
+
     // Returns the maximum number of due timers that are skipped before a timer fires. With
     // task_order::fifo, this is 0. Otherwise it is 0 with the probability 1/2, 1 with the
     // probability 1/4, and so on.
@@ -86,13 +123,14 @@ public:
         if (kind_ == task_order::fifo) {
             return 0;
         }
-        std::size_t best = highest(count, priority);
+        std::uint64_t most = 0;
+        std::size_t best = highest(count, priority, most);
         for (const change_point& change : changes_) {
             if (change.step == step) {
                 if (std::uint64_t* const of = priority(best)) {
                     *of = change.priority;
                 }
-                best = highest(count, priority);
+                best = highest(count, priority, most);
             }
         }
         return best;
@@ -109,9 +147,11 @@ private:
 
     std::uint64_t random_priority() noexcept { return least_random + (random_.bits() >> 1); }
 
-    template <class Priority> std::size_t highest(std::size_t count, Priority&& priority) {
+    // Returns the index of the highest priority, and sets `most` to that priority.
+    template <class Priority>
+    std::size_t highest(std::size_t count, Priority&& priority, std::uint64_t& most) {
         std::size_t best = 0;
-        std::uint64_t most = 0;
+        most = 0;
         for (std::size_t i = 0; i < count; ++i) {
             const std::uint64_t* const of = priority(i);
             const std::uint64_t mine = of != nullptr ? *of : random_priority();
@@ -128,6 +168,9 @@ private:
     std::vector<change_point> changes_;
     std::uint64_t lowest_ = least_random;
     std::uint64_t most_yields_ = 16;
+    // For task_order::random: a task is interrupted at one of `rarity_ + 1` switch points. The
+    // number is a power of two.
+    std::uint64_t rarity_ = 0;
 };
 
 }}} // namespace bide::BIDE_ABI::test::detail
