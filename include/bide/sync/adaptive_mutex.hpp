@@ -27,11 +27,6 @@ template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 // head wakes, it reads the clock and tries to take the mutex. If it fails, and max_overtake_time
 // has passed since its first wakeup, the next unlock also hands the mutex over.
 //
-// How large the bound is: a head that was woken may wait for a processor as long as a time slice of
-// the kernel, a few milliseconds. If it is handed the mutex before it has a processor, every thread
-// that locks the mutex queues itself and sleeps. max_overtakes short sections take about as long as
-// a time slice.
-//
 // A coroutine of async_lock() may be overtaken, too, but only until it runs. An unlock takes it out
 // of the queue and resumes it, and leaves the mutex free. When the coroutine runs, it tries to take
 // the mutex. If it fails, it queues itself in front of the other waiters, and the next unlock hands
@@ -39,9 +34,7 @@ template <class Platform> class retry_on_grant; // core/wait_ops.hpp
 // then, an unlock keeps the mutex locked for the coroutine.
 //
 // Other coroutines, wakers of other libraries, cases of a select and waiters of a
-// condition_variable are always handed the mutex. They are never woken just to try to take it. If
-// waiters of a condition_variable were, a notified thread and its notifier would often run at the
-// same time, and wait for each other.
+// condition_variable are always handed the mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -87,7 +80,7 @@ public:
     using node = basic_waiter<Platform>;
     using word = std::uint64_t;
 
-    static constexpr unsigned max_overtakes = Platform::model ? 3 : 4096;
+    static constexpr unsigned max_overtakes = Platform::model ? 3 : 512;
     static constexpr std::chrono::microseconds max_overtake_time{500};
 
     constexpr basic_adaptive_lock() noexcept = default;
