@@ -22,6 +22,7 @@ namespace {
 
 constexpr const char* bide_await_row = "bide::scheduler, co_await";
 constexpr const char* bide_when_all_row = "bide::scheduler, when_all";
+constexpr const char* bide_await_all_row = "bide::scheduler, await_all";
 constexpr const char* bide_spawn_row = "bide::scheduler, spawn and join";
 
 using integer = std::uint64_t;
@@ -54,6 +55,14 @@ bide::task<integer> fib_by_when_all(integer n) {
         co_return n;
     }
     const auto [a, b] = co_await bide::when_all(fib_by_when_all(n - 1), fib_by_when_all(n - 2));
+    co_return a + b;
+}
+
+bide::task<integer> fib_by_await_all(integer n) {
+    if (n < 2) {
+        co_return n;
+    }
+    const auto [a, b] = co_await bide::await_all(fib_by_await_all(n - 1), fib_by_await_all(n - 2));
     co_return a + b;
 }
 
@@ -167,6 +176,8 @@ void add_forks() {
     fib.add(bide_await_row, rooted(fib_of(n), [](bide::scheduler&) { return fib_awaited(n); }));
     fib.add(bide_when_all_row,
             rooted(fib_of(n), [](bide::scheduler&) { return fib_by_when_all(n); }));
+    fib.add(bide_await_all_row,
+            rooted(fib_of(n), [](bide::scheduler&) { return fib_by_await_all(n); }));
     fib.add(bide_spawn_row,
             rooted(fib_of(n), [](bide::scheduler& s) { return fib_by_spawn(s, n); }));
 

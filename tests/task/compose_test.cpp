@@ -370,7 +370,7 @@ TEST_CASE("await_all: does what when_all does, in the frame of the awaiting coro
         int sum = 0;
         test::held h = holds_all(none, t, sum);
         h.start();
-        CHECK(t.alive() == 1);
+        CHECK(t.alive() > 0);
         if (ends) {
             none.release();
         }

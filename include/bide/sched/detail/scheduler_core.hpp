@@ -136,7 +136,7 @@ template <class Platform> struct BIDE_SHARED basic_current_scheduler {
         return false;
     }
     static basic_current_scheduler& here() noexcept {
-        return Platform::template local<basic_current_scheduler>();
+        return Platform::template near_local<basic_current_scheduler>();
     }
 };
 using current_scheduler = basic_current_scheduler<native_platform>;

@@ -322,7 +322,7 @@ template <class Platform> struct BIDE_SHARED basic_thread_role {
         nullptr; // the jobs that only this thread may run; nullptr: it has no such jobs
     bool is_substitute = false; // runs a worker instead of the worker's own thread
     static basic_thread_role& here() noexcept {
-        return Platform::template local<basic_thread_role>();
+        return Platform::template near_local<basic_thread_role>();
     }
 };
 

@@ -39,11 +39,12 @@ namespace detail {
 // are the lock of the queue, and bit 2 is `queued`. The bits above are the state that a waiter
 // waits for.
 //
-// A waiter decides to wait by one CAS under the lock. If the word lets the waiter pass, the CAS
-// releases the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails
-// if the word has changed. Another thread may change the word without the lock, so that waiters may
-// pass. If that change comes before the CAS, the CAS fails. If it comes after the CAS, that thread
-// finds `queued`.
+// A waiter decides to wait by one CAS, which also acquires the lock if no thread holds it.
+// Otherwise the waiter acquires the lock first. If the word lets the waiter pass, the CAS releases
+// the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails if the
+// word has changed. Another thread may change the word without the lock, so that waiters may pass.
+// If that change comes before the CAS, the CAS fails. If it comes after the CAS, that thread finds
+// `queued`.
 template <class Platform, class Word> struct pass_or_queue {
     using lock = lock_bits<Platform, Word>;
     using atomic = typename lock::atomic;
@@ -57,7 +58,18 @@ template <class Platform, class Word> struct pass_or_queue {
     template <class Passes>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
                                Passes passes, Word taken = 0) noexcept {
-        Word seen = lock::acquire(at);
+        // Order: relaxed; the CAS decides.
+        Word seen = at.load(std::memory_order_relaxed);
+        // If `w` has to wait and no thread holds the lock, one CAS acquires the lock and sets
+        // `queued`.
+        // Order: acquire; as lock_bits::acquire(), and as the CAS below. Failure: acquires the lock
+        // first.
+        if ((seen & lock::both) == 0 && !passes(seen) &&
+            at.compare_exchange_strong(seen, static_cast<Word>(seen | lock::held | queued),
+                                       std::memory_order_acquire, std::memory_order_relaxed)) {
+            return push(w, at, queue);
+        }
+        seen = lock::acquire(at);
         for (;;) {
             const bool passed = passes(seen);
             if (passed && !w.claim()) {
@@ -82,9 +94,7 @@ template <class Platform, class Word> struct pass_or_queue {
                 lock::wake_after(&at, seen);
                 return settle_if_over(w, wait_status::granted);
             }
-            const wait_status what = queue.push_unless_forbidden(w);
-            unlock(at, queue);
-            return settle_if_over(w, what);
+            return push(w, at, queue);
         }
     }
 
@@ -127,6 +137,14 @@ template <class Platform, class Word> struct pass_or_queue {
     }
 
 private:
+    // Enqueues `w`, unless it was cancelled before. The caller holds the lock and has set `queued`.
+    // Releases the lock.
+    static wait_status push(node& w, atomic& at, basic_waiter_queue<Platform>& queue) noexcept {
+        const wait_status what = queue.push_unless_forbidden(w);
+        unlock(at, queue);
+        return settle_if_over(w, what);
+    }
+
     // Releases the lock, and clears `queued` if the queue is empty. Other threads may change the
     // bits of the state meanwhile.
     static void unlock(atomic& at, const basic_waiter_queue<Platform>& queue) noexcept {
