@@ -83,6 +83,7 @@ template <class Callback> class stop_callback;
 
 namespace bide { inline namespace BIDE_ABI {
 
+struct runnable;
 struct timer;
 
 /// Is the type of a word that threads sleep on (core/futex.hpp).
@@ -116,6 +117,10 @@ public:
 
     // Arms the time-out of a coroutine that is not part of a task (core/timer.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
+
+    // Runs `r` as on another thread, where it may block. Called only if has_threads() returns true.
+    virtual void run_on_thread(runnable&) noexcept {}
+    virtual bool has_threads() const noexcept { return false; }
 
     // Called after an operation that other threads can see (BIDE_SWITCH_AFTER() in
     // core/detail/noted.hpp). Other tasks may run inside of this call.

@@ -31,12 +31,28 @@
 #endif
 
 namespace bide { inline namespace BIDE_ABI {
+
+namespace detail {
+
+// Returns the simulation of the calling thread if the simulation has threads (test/scheduler.hpp);
+// otherwise nullptr.
+inline simulated_machine* simulated_threads() noexcept {
+    simulated_machine* const machine = simulated_machine::here();
+    return machine != nullptr && machine->has_threads() ? machine : nullptr;
+}
+
+} // namespace detail
+
 namespace durable {
 
 /// Returns the milliseconds since the machine was booted, including the time it slept. The clock is
-/// never set, and never goes back.
+/// never set, and never goes back. In a simulation with threads (test/scheduler.hpp), returns the
+/// simulated time.
 inline std::int64_t boottime_ms() noexcept {
 #if defined(CLOCK_BOOTTIME)
+    if (bide::detail::simulated_threads() != nullptr) [[unlikely]] {
+        return native_platform::now() / 1'000'000;
+    }
     timespec now{};
     ::clock_gettime(CLOCK_BOOTTIME, &now);
     return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
@@ -50,10 +66,13 @@ inline std::int64_t unix_ms() noexcept {
     return std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
 }
 
-/// Returns floor_of() of the present time: the least token of a grant that is made now.
+/// Returns floor_of() of the present time: the least token of a grant that is made now. In a
+/// simulation with threads, that is the simulated time, counted from 1970.
 inline std::int64_t floor_of_now() noexcept {
-    const std::int64_t us =
-        std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1);
+    const bool is_simulated = bide::detail::simulated_threads() != nullptr;
+    const std::int64_t us = is_simulated ? native_platform::now() / 1'000
+                                         : std::chrono::system_clock::now().time_since_epoch() /
+                                               std::chrono::microseconds(1);
     return floor_of(us / 1000, us % 1000);
 }
 
@@ -246,7 +265,11 @@ inline std::int64_t jitter(std::int64_t most) noexcept {
 // has, which takes tens of microseconds on a virtual machine.
 inline std::string fresh_nonce() {
     std::uint32_t words[4];
-    if (::getentropy(words, sizeof words) != 0) {
+    if (auto* const simulated = simulated_threads()) [[unlikely]] {
+        for (std::uint32_t& bits : words) {
+            bits = static_cast<std::uint32_t>(simulated->random() >> 32);
+        }
+    } else if (::getentropy(words, sizeof words) != 0) {
         throw_error(std::error_code(errno, std::system_category()));
     }
     std::string nonce;

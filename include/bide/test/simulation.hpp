@@ -53,7 +53,7 @@ enum class switch_places : std::uint8_t {
     operations ///< Also after each operation of bide that does not wait, such as unlock(), set(),
                ///< try_send() and spawn(), after each access to a test::atomic, and in
                ///< test::switch_point(). So two tasks interleave as on two workers. A task may also
-               ///< block its thread in bide. Needs BIDE_SWITCH_POINTS and Linux or BSD.
+    ///< block its thread in bide, and use durable locks. Needs BIDE_SWITCH_POINTS and Linux or BSD.
 };
 
 /// The options of a scheduler. The same options, and the same program, make the same run.

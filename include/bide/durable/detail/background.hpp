@@ -34,6 +34,9 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //
 // It has weak references to its clients. A client that is removed during a notification may be
 // notified once more. cancel() does not wake the thread: to wake once without need is cheaper.
+//
+// In a simulation with threads (test/scheduler.hpp), the simulation runs the monitor, which ends
+// when it has nothing to wait for, and starts again. It monitors no descriptors.
 
 class monitor_client {
 public:
@@ -51,7 +54,17 @@ private:
 class BIDE_SHARED lease_monitor {
 public:
     // Throws: std::system_error, std::bad_alloc.
-    static lease_monitor& here() { return of_process<lease_monitor>(); }
+    static lease_monitor& here() {
+        if (simulated_threads() == nullptr) [[likely]] {
+            return of_process<lease_monitor>();
+        }
+        auto& mine = native_platform::local<of_simulations>().one;
+        if (mine == nullptr) {
+            mine = new lease_monitor;
+            mine->is_simulated_ = true;
+        }
+        return *mine;
+    }
 
     // Notifies the client once, when boottime_ms() is `at_ms`. A client has at most one such time:
     // the earliest that it has asked for after the last notification.
@@ -90,11 +103,20 @@ public:
         }
     }
 
+    ~lease_monitor() { // that of a simulation
+        ::close(timer_);
+        ::close(files_);
+    }
+    lease_monitor& operator=(lease_monitor&&) = delete;
+
     // Notifies the client once when the descriptor is readable, and once more after each rearm().
     // The caller keeps it open until remove(). Returns false if it cannot be monitored.
     // Throws: as alarm().
     bool add(int fd, const std::shared_ptr<monitor_client>& client) {
         const std::lock_guard held(lock_);
+        if (is_simulated_) {
+            return false;
+        }
         start();
         clients_[fd] = client;
         const bool is_added = control(EPOLL_CTL_ADD, fd);
@@ -116,9 +138,20 @@ public:
 #endif
 
 private:
+    // The monitor of the simulations of a thread, one after the other.
+    struct of_simulations {
+        lease_monitor* one = nullptr;
+        ~of_simulations() { delete one; }
+    };
+
     // Starts the thread, unless it runs. Under lock_.
     void start() {
-        if (!runs_) {
+        if (is_simulated_ && !runs_) {
+            runs_ = true;
+            wakeups_.forget_permits((semaphore::max)()); // of the simulation before this one
+            simulated_.run = waker(&run_simulated, this);
+            simulated_machine::here()->run_on_thread(simulated_);
+        } else if (!runs_) {
             if (const std::error_code error = os_thread::start_detached(&run, this)) {
                 throw_error(error);
             }
@@ -134,6 +167,40 @@ private:
             }
             me.sleep(); // if a time was added meanwhile, alarm() has set the wake time
         }
+    }
+
+    static void run_simulated(void* self) noexcept {
+        auto& me = *static_cast<lease_monitor*>(self);
+        for (;;) {
+            while (const auto client = me.take_due()) {
+                client->happened();
+            }
+            if (me.ends()) {
+                return;
+            }
+            me.sleep_until_woken();
+        }
+    }
+    bool ends() noexcept {
+        const std::lock_guard held(lock_);
+        if (times_.empty()) {
+            runs_ = false;
+        }
+        return !runs_;
+    }
+    void wake_at(std::int64_t at_ms) noexcept {
+        if (at_ms < std::exchange(armed_ms_, at_ms)) {
+            wakeups_.release(); // the thread may sleep for longer than that
+        }
+    }
+    void sleep_until_woken() noexcept {
+        std::int64_t until_ms = never;
+        {
+            const std::lock_guard held(lock_);
+            until_ms = armed_ms_;
+        }
+        const std::int64_t rest = std::max<std::int64_t>(until_ms - durable::boottime_ms(), 0);
+        static_cast<void>(wakeups_.try_acquire_for(std::chrono::milliseconds(rest)));
     }
 
     // Without a client that is due, sets the next wake time and returns nullptr.
@@ -155,10 +222,18 @@ private:
     std::map<std::pair<std::int64_t, const monitor_client*>, std::weak_ptr<monitor_client>> times_;
     std::int64_t armed_ms_ = never; // when the thread wakes
 
+    semaphore wakeups_{0}; // where nothing else wakes the thread
+    runnable simulated_;
+    bool is_simulated_ = false;
+
     // arm() makes the thread wake at `at_ms`; its caller holds lock_. sleep() sleeps until
     // armed_ms_, or until descriptors are readable, and notifies their clients.
 #if defined(__linux__)
     void arm(std::int64_t at_ms) noexcept {
+        if (is_simulated_) {
+            wake_at(at_ms);
+            return;
+        }
         if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
             return; // the timer is set to that time
         }
@@ -196,22 +271,8 @@ private:
     const int timer_;
     const int files_; // an epoll set with the descriptors and the timer
 #else
-    void arm(std::int64_t at_ms) noexcept {
-        if (at_ms < std::exchange(armed_ms_, at_ms)) {
-            wakeups_.release(); // the thread may sleep for longer than that
-        }
-    }
-    void sleep() noexcept {
-        std::int64_t until_ms = never;
-        {
-            const std::lock_guard held(lock_);
-            until_ms = armed_ms_;
-        }
-        const std::int64_t rest = std::max<std::int64_t>(until_ms - durable::boottime_ms(), 0);
-        wakeups_.try_acquire_for(std::chrono::milliseconds(rest));
-    }
-
-    semaphore wakeups_{0};
+    void arm(std::int64_t at_ms) noexcept { wake_at(at_ms); }
+    void sleep() noexcept { sleep_until_woken(); }
 #endif
 };
 
@@ -230,6 +291,10 @@ public:
     // Runs r.run.wake() on a store thread of one of the sets. Returns an error if there is no such
     // thread and none can be started; then r is not used.
     template <bool Renews = false> static std::error_code post(runnable& r) noexcept {
+        if (auto* const simulated = simulated_threads()) [[unlikely]] {
+            simulated->run_on_thread(r);
+            return {};
+        }
         std::error_code why = std::make_error_code(std::errc::not_enough_memory);
         bool is_posted = false;
         try_to([&] { is_posted = of_process<set<Renews>>().post(r, why); });

@@ -35,6 +35,16 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
+// Sleeps; in a simulation with threads, in simulated time.
+inline void pause_for(std::chrono::nanoseconds rest) {
+    if (auto* const simulated = simulated_threads()) [[unlikely]] {
+        simulated->sleep([](const void*) noexcept { return false; }, nullptr,
+                         native_platform::now() + rest.count());
+    } else {
+        std::this_thread::sleep_for(rest);
+    }
+}
+
 struct slot_part {
     explicit slot_part(slot& its, bool may_keep = false) : of(its), keeps(may_keep) {}
 
@@ -174,8 +184,7 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
         if (!known && !(may_lock && is_conflict)) {
             // Up to 0.2 ms after the first try, doubled after each further one, up to 25.6 ms.
             const std::int64_t most_ns = std::int64_t{200'000} << std::min(tries, 7U);
-            std::this_thread::sleep_for(
-                std::min(std::chrono::nanoseconds(jitter(most_ns)), rest()));
+            pause_for(std::min(std::chrono::nanoseconds(jitter(most_ns)), rest()));
         }
     }
 }

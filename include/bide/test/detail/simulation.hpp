@@ -296,6 +296,12 @@ public:
 #endif
     }
 
+    // The work of durable locks for other threads (durable/detail/background.hpp).
+    void run_on_thread(runnable& r) noexcept override { push(r); }
+    bool has_threads() const noexcept override {
+        return how_.switches == switch_places::operations;
+    }
+
     // ---- The tasks
 
     void start(header& t) noexcept override {
@@ -388,6 +394,9 @@ private:
     // Called when a task is about to block the owner. Terminates the program, because no other
     // thread could wake the owner.
     bool blocks() noexcept override {
+        if (on_lane()) {
+            return true;
+        }
         die("a task blocks its thread, on which all others run. Await the operation instead");
     }
 
