@@ -111,6 +111,30 @@ TEST_CASE("join_map: a cancelled map returns all keys, also of children that nev
     CHECK(sync_wait(all_of(map)) == right);
 }
 
+TEST_CASE("join_map: a child that is cancelled while it is being made never starts") {
+    scheduler s(workers(1));
+    join_map<int> map(s);
+    bool is_found = false;
+    bool was_cancelled = false;
+    bool has_run = false;
+    map.spawn(1, [&] { // is called by spawn()
+        is_found = map.contains(1);
+        was_cancelled = map.cancel(1);
+        return [](bool& runs) -> task<> {
+            runs = true;
+            co_return;
+        }(has_run);
+    });
+    const auto next = map.join_next();
+    REQUIRE(next);
+    REQUIRE(is_found);
+    REQUIRE(was_cancelled);
+    REQUIRE(next->first == 1);
+    REQUIRE_FALSE(next->second);
+    REQUIRE_THROWS_AS(std::rethrow_exception(next->second.error()), bide::stopped_error);
+    REQUIRE_FALSE(has_run);
+}
+
 TEST_CASE("join_map: its destructor cancels the children, which may still use the map") {
     scheduler s(workers(2));
     std::atomic<int> ended{0};

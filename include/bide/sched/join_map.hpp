@@ -6,6 +6,7 @@
 /// A join_set whose children have keys: each child is cancelled by its key, and join_next() returns
 /// the key with the outcome.
 
+#include <bide/sched/detail/add_under.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/task/outcome.hpp>
 
@@ -14,11 +15,15 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The keys of the children whose outcomes no call has taken, each with the handle of its child. The
-// handle is empty while the child is being made. One lock guards the map. The comparison runs under
-// the lock; keys are copied, moved and destroyed without it.
+// The keys of the children whose outcomes no call has taken, each with the handle of its child. If
+// a child is cancelled while it is being made, the reason is noted. One lock guards the map. The
+// comparison runs under the lock; keys are copied, moved and destroyed without it.
 template <class Key, class Compare> class key_map {
-    using map = std::map<Key, cancel_handle, Compare>;
+    struct entry {
+        cancel_handle child{}; // empty while the child is being made
+        cancel_reason asked = cancel_reason::none;
+    };
+    using map = std::map<Key, entry, Compare>;
     using lock = lock_bits<native_platform, futex_word>;
     using guard = typename lock::guard;
 
@@ -28,18 +33,15 @@ public:
     // Adds a key. Returns its place, and false if the map has the key already.
     // Throws: std::bad_alloc, and what Key and Compare throw; nothing changes then.
     std::pair<place, bool> add(const Key& key) {
-        map one;
-        one.try_emplace(key);
-        auto node = one.extract(one.begin());
-        const guard section(lock_);
-        auto added = map_.insert(std::move(node));
-        node = std::move(added.node); // destroyed after the lock is released
-        return {added.position, added.inserted};
+        return add_under<guard>(lock_, map_, key,
+                                [](place at, bool is_new) { return std::pair(at, is_new); });
     }
 
-    void set(place at, cancel_handle to) noexcept {
+    // Returns the reason of a cancellation that came before this call; `none` if there was none.
+    cancel_reason set(place at, cancel_handle to) noexcept {
         const guard section(lock_);
-        at->second = std::move(to);
+        at->second.child = std::move(to);
+        return at->second.asked;
     }
 
     typename map::node_type remove(place at) noexcept {
@@ -47,11 +49,27 @@ public:
         return map_.extract(at);
     }
 
-    // Returns the handle of a key; empty if the map does not have the key.
-    template <class K> cancel_handle find(const K& key) {
+    // Cancels the child of a key, or notes the reason for set(). Returns false if the map does not
+    // have the key, or if the child has ended.
+    template <class K> bool cancel(const K& key, cancel_reason why) {
+        cancel_handle child;
+        {
+            const guard section(lock_);
+            const auto found = map_.find(key);
+            if (found != map_.end() && found->second.child.id() == nullptr) {
+                found->second.asked = why;
+                return true;
+            }
+            if (found != map_.end()) {
+                child = found->second.child;
+            }
+        }
+        return child.cancel(why);
+    }
+
+    template <class K> bool contains(const K& key) {
         const guard section(lock_);
-        const auto found = map_.find(key);
-        return found == map_.end() ? cancel_handle() : found->second;
+        return map_.find(key) != map_.end();
     }
 
 private:
@@ -127,7 +145,7 @@ public:
 
     /// Starts a child. `source` is that of join_set::spawn().
     /// Returns: true if it was started; false if the map has the key already. `source` is destroyed
-    /// then. While the call lasts, contains() and cancel() do not find the child yet.
+    /// then. If the child is cancelled while the call lasts, it never starts.
     /// Throws: std::bad_alloc, what the copy of the key and Compare throw, and what the call of a
     /// function that returns a task throws. The map does not have the key then.
     template <class S>
@@ -148,7 +166,10 @@ public:
         } unless_made{&keys_, at};
         auto& cell = base::make(std::move(source), keys_, at);
         unless_made.from = nullptr;
-        keys_.set(at, detail::cancel_access::handle_of(cell));
+        const cancel_handle child = detail::cancel_access::handle_of(cell);
+        if (const auto asked = keys_.set(at, child); asked != cancel_reason::none) {
+            child.cancel(asked);
+        }
         base::template start<void>(cell);
         return true;
     }
@@ -160,11 +181,11 @@ public:
     template <class K>
         requires(!std::same_as<K, cancel_reason>)
     bool cancel(const K& key, cancel_reason why = cancel_reason::requested) {
-        return keys_.find(key).cancel(why);
+        return keys_.cancel(key, why);
     }
 
     /// Returns true if the map has the key, a snapshot.
-    template <class K> bool contains(const K& key) { return keys_.find(key).id() != nullptr; }
+    template <class K> bool contains(const K& key) { return keys_.contains(key); }
 
 private:
     detail::key_map<Key, Compare> keys_;

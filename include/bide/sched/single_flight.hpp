@@ -7,6 +7,7 @@
 /// a copy of its value. So a value that expires in a cache is loaded once, however many requests
 /// miss it.
 
+#include <bide/sched/detail/add_under.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/outcome.hpp>
@@ -58,17 +59,13 @@ public:
             }
         }
         auto made = std::make_unique<Flight>();
-        map one;
-        one.try_emplace(key, made.get());
-        auto node = one.extract(one.begin());
-        const guard section(lock_);
-        auto added = map_.insert(std::move(node));
-        node = std::move(added.node); // destroyed after the lock is released
-        if (!added.inserted) {
-            return {&count_in(*added.position->second), false};
-        }
-        made->at = added.position;
-        return {made.release(), true};
+        const auto list_or_join = [&](auto at, bool is_new) {
+            if (is_new) {
+                made->at = at;
+            }
+            return std::pair(is_new ? made.release() : &count_in(*at->second), is_new);
+        };
+        return add_under<guard>(lock_, map_, key, list_or_join, made.get());
     }
 
     // Counts the caller out. If it was the last one and the work has not ended, returns the `work`
