@@ -247,6 +247,69 @@ TEST_CASE("misuse: a failure says what the body did") {
 #endif
 }
 
+TEST_CASE("misuse: a loop that gives up is not taken for one that waits") {
+    constexpr auto never = std::numeric_limits<std::int64_t>::max();
+    // Spins some rounds, then does something else.
+    const auto gives_up = [](int rounds, bool sleeps) {
+        return [=] {
+            atomic<std::uint32_t> flag{0};
+            model::thread other([&] {
+                flag.store(1);
+                model::platform::futex_wake(&flag, 1);
+            });
+            for (int i = 0; i < rounds; ++i) {
+                if (flag.load() == 1) {
+                    return;
+                }
+                model::platform::pause();
+            }
+            while (sleeps && flag.load() == 0) {
+                model::platform::futex_wait(flag, 0u, never);
+            }
+        };
+    };
+    for (const int rounds : {1, 2, 100}) {
+        for (const bool sleeps : {false, true}) {
+            const auto v = model::explore({}, gives_up(rounds, sleeps));
+            CHECK(v.what == failure::refused);
+            CHECK(contains(v.message, "goes on after " + std::to_string(rounds) + " more rounds"));
+            CHECK(contains(v.message, "misuse_model.cpp:"));
+        }
+    }
+    // The count is in a block of another thread, where the checker does not look for one.
+    struct shared {
+        atomic<int> flag{0};
+        int rounds = 0;
+    };
+    const auto counts_elsewhere = [](int rounds) {
+        return [=] {
+            const auto all = std::make_unique<shared>();
+            model::thread other([&] {
+                while (all->flag.load() == 0 && all->rounds < rounds) {
+                    ++all->rounds;
+                }
+            });
+            all->flag.store(1);
+        };
+    };
+    CHECK(model::explore({}, counts_elsewhere(50)).what == failure::refused);
+    // These wait, whatever they count.
+    const auto waits = [](bool counts) {
+        return [=] {
+            atomic<int> flag{0};
+            model::thread other([&] { flag.store(1); });
+            int rounds = 0;
+            while (flag.load() == 0) {
+                rounds += counts ? 1 : 0;
+                model::platform::pause();
+            }
+            MODEL_REQUIRE(rounds <= 1);
+        };
+    };
+    CHECK(model::explore({}, waits(false)).what == failure::none);
+    CHECK(model::explore({}, waits(true)).what == failure::none);
+}
+
 TEST_CASE("misuse: a body that does not repeat itself is found where its choices differ") {
     for (const auto how : {options::method::bounded, options::method::enumerate}) {
         int runs = 0;

@@ -54,9 +54,9 @@ template <int LockLooks> struct basic_platform {
 
     /// Tells the checker that the thread waits in a loop. Waits until a value that the thread has
     /// read may have changed. Requires: the loop ends only because of such a change.
-    static void pause() noexcept { detail::ops::pause(); }
+    [[gnu::always_inline]] static void pause() noexcept { detail::ops::pause(); }
     /// Is pause().
-    static void yield() noexcept { detail::ops::pause(); }
+    [[gnu::always_inline]] static void yield() noexcept { detail::ops::pause(); }
     /// Does nothing.
     static void prefetch(const void*) noexcept {}
     /// Returns the time of this thread in nanoseconds. options::clock_jumps says how it advances.

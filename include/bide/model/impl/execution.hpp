@@ -243,7 +243,10 @@ public:
             t = t == undecided ? search_.thread(*this) : t;
             if (t < 0) {
                 if (!std::exchange(halted_, true)) {
-                    finish();
+                    try_loops();
+                    if (failure_ == failure::none) {
+                        finish();
+                    }
                 }
                 break;
             }
@@ -358,6 +361,10 @@ public:
     // Abandons this execution.
     void leave_out() { step({.what = request::kind::never}); }
     void fail(failure what, std::string message, site where = {}) {
+        if (is_tried_) {
+            has_left_ = what != failure::race && what != failure::lifetime;
+            return;
+        }
         if (failure_ == failure::none) {
             failure_ = what;
             failed_by_ = running != nullptr ? running_ : -1;
@@ -519,7 +526,7 @@ private:
         heap::inside = -1;
         running = nullptr;
         running_ = before;
-        if (next_ == undecided) { // otherwise steps_here() has called find_loop()
+        if (next_ == undecided && !is_tried_) { // otherwise steps_here() has called find_loop()
             find_loop(thread(t));
         }
     }
@@ -527,6 +534,9 @@ private:
     // without a switch of stacks, and returns true. This is the most frequent case. Otherwise
     // returns false, and the thread must switch to the checker.
     BIDE_NOINLINE bool steps_here(model_thread& t) {
+        if (is_tried_) {
+            return steps_in_loop(t);
+        }
         const auto what = t.wants.what;
         if (starting_ > 0 || what > request::kind::choice || t.waits.reads_again(t.wants)) {
             // `t` has just started, and the thread that started `t` has not announced its own next
@@ -745,6 +755,145 @@ private:
                    : out + " (" + where.file + ":" + std::to_string(where.line) + ")";
     }
 
+    // ---- Loops that end though nothing has changed
+    //
+    // A thread that was paused makes no further step until something changes that it has read. That
+    // is right if its loop would repeat until then. A loop that gives up after some rounds would
+    // do more: executions would be left out, and no report would say so. So the first time that a
+    // thread stays paused at a place, the thread makes more rounds. It reads what it has read or
+    // written before, and its steps become no part of the execution. If it ends, sleeps, starts or
+    // joins a thread, it has left the loop, and the body is refused.
+
+    void try_loops() {
+        for (int n = 0; n < threads(); ++n) {
+            const model_thread& t = thread(n);
+            const bool is_paused = t.started && !t.finished && t.wants.what == request::kind::pause;
+            if (!is_paused || waits_for_lock(t) || t.stack.state() == 0) {
+                continue;
+            }
+            const site where = t.wants.where;
+            const bool has_pause = !t.looks_again;
+            int& trials = trials_[{where.file, where.line}]; // that are left
+            if (trials == none_left) {
+                continue;
+            }
+            trials = trials == 0 ? most_trials : trials - 1;
+            const int rounds = rounds_of(n);
+            trials = rounds == unknown ? trials : none_left;
+            if (rounds > 0) {
+                fail(failure::refused,
+                     thread_text(n) + " waits in a loop, and goes on after " +
+                         std::to_string(rounds) + " more rounds though nothing has changed: " +
+                         (has_pause ? "without the pause(), each round is explored"
+                                    : "the loop must count its rounds on the stack"),
+                     where);
+                return;
+            }
+        }
+    }
+    static constexpr int none_left = 1;
+    static constexpr int most_trials = 50;
+    static constexpr int unknown = -1;
+    // Returns after how many more rounds the paused thread leaves its loop. Returns 0 if it stays.
+    // Returns `unknown` if its last round has read two values of an object: then the next round may
+    // differ from it.
+    int rounds_of(int n) {
+        constexpr int most = 10'000;
+        model_thread& t = thread(n);
+        bool is_sure = reads_same(t);
+        const request paused = t.wants;
+        const bool looks_again = t.looks_again;
+        std::uint64_t checkpoint = all_of(n);
+        int left = 0;
+        is_tried_ = true;
+        has_left_ = false;
+        written_.clear();
+        for (int round = 1; round <= most && !has_left_; ++round) {
+            repeated_ = {looks_again ? paused.object : -1, round == 1 ? 0 : 1};
+            resume(n);
+            if (has_left_) {
+                left = is_sure ? round : unknown;
+                break;
+            }
+            is_sure = is_sure || same_place(t.wants.where, paused.where);
+            if (const std::uint64_t now = all_of(n); now == checkpoint) {
+                break;
+            } else if ((round & (round - 1)) == 0) {
+                checkpoint = now;
+            }
+        }
+        is_tried_ = false;
+        t.wants = paused;
+        t.looks_again = looks_again;
+        return left;
+    }
+    // Returns a hash of the thread's stack, and of all other memory of the body.
+    std::uint64_t all_of(int n) const {
+        std::uint64_t all = thread_state(n);
+        for (int other = 0; other < threads(); ++other) {
+            const model_thread& t = threads_[index(other)];
+            const heap::region& r = heap::regions[other];
+            all = 31 * all + (other != n && t.started ? thread_state(other) : 0);
+            all = 31 * all + (r.taken != 0 ? digest(r.begin, r.taken) : 0);
+        }
+        return all;
+    }
+    std::uint64_t thread_state(int n) const { return threads_[index(n)].stack.state(); }
+    // Returns true if the thread has read the same value of each object each time since it changed
+    // something.
+    bool reads_same(const model_thread& t) const {
+        std::map<int, int> read;
+        const auto& mine = memory_.of_thread(t.knows.thread);
+        for (auto at = mine.rbegin(); at != mine.rend(); ++at) {
+            const event& e = memory_.event_at(*at);
+            if (e.what == event::kind::write && !memory_.msg(e.message).repeats) {
+                break;
+            }
+            if (e.what == event::kind::read &&
+                read.try_emplace(e.object, e.message).first->second != e.message) {
+                return false;
+            }
+        }
+        return true;
+    }
+    // Makes a step of the thread that rounds_of() has resumed. Returns false if the step ends the
+    // round, or is none of a loop.
+    bool steps_in_loop(model_thread& t) {
+        constexpr int most_reads = 100; // of a round
+        const heap::leave guard;
+        const request& r = t.wants;
+        switch (r.what) {
+        case request::kind::fence: return true;
+        case request::kind::choice: t.result = 0; return true;
+        case request::kind::pause: return false;
+        case request::kind::read:
+            if (r.quiet) { // of a futex; a wake finds no sleeper
+                t.result = 0;
+                has_left_ = !std::string_view(r.text).starts_with("futex_wake");
+                return !has_left_;
+            }
+            t.result = value_seen(t, r.object);
+            return ++repeated_.second <= most_reads &&
+                   (r.object != repeated_.first || repeated_.second == 1);
+        case request::kind::write: written_[r.object] = r.value; return true;
+        default: has_left_ = true; return false;
+        }
+    }
+    // Returns the value of the object that the thread has read or written last.
+    bits value_seen(const model_thread& t, int object) const {
+        if (const auto at = written_.find(object); at != written_.end()) {
+            return at->second;
+        }
+        const auto& mine = memory_.of_thread(t.knows.thread);
+        for (auto at = mine.rbegin(); at != mine.rend(); ++at) {
+            const event& e = memory_.event_at(*at);
+            if (is_access(e) && e.object == object) {
+                return e.value;
+            }
+        }
+        return memory_.msg(memory_.at(object).messages.front()).value;
+    }
+
     void finish() {
         bool all = true;
         bool asleep = false;
@@ -823,6 +972,12 @@ private:
     int failed_by_ = -1;
     std::map<const void*, int> queues_;
     std::uint64_t steps_made_ = 0;
+    // For try_loops(): how many more trials a place has, where a thread stayed paused.
+    std::map<std::pair<const char*, int>, int> trials_;
+    bool is_tried_ = false;               // a thread makes rounds that are no part of the execution
+    bool has_left_ = false;               // it does more than its loop
+    std::map<int, bits> written_;         // what it has written there, by the object
+    std::pair<int, int> repeated_{-1, 0}; // the object whose read ends a round, reads of this round
     std::vector<std::pair<int, int>> picks_; // thread and outcome of each step
     std::vector<outcome> candidates_;
     std::vector<int> scratch_;

@@ -81,7 +81,7 @@ private:
 // That is so for the checker's own blocks on the heap of the body.
 inline bool may_reuse = true;
 
-// Returns a block that a thread of the body has freed, if it is to be used again; otherwise nullptr.
+// Returns a block that a thread of the body has freed, if it is used again; otherwise nullptr.
 void* reused(std::size_t size, std::size_t alignment) noexcept;
 // Lets `new` use the block again.
 void offer(void* block, std::size_t size, const void* code) noexcept;

@@ -368,7 +368,10 @@ void futex_wake(const void* address, int count, site s) noexcept {
 
 // ---- The rest
 
-void pause() noexcept { execution::needed().step({.what = request::kind::pause}); }
+void pause() noexcept {
+    execution::needed().step(
+        {.what = request::kind::pause, .where = place_of(__builtin_return_address(0))});
+}
 
 void wait_for_lock(int object, const char* what, site s) noexcept {
     execution::needed().step(

@@ -149,7 +149,9 @@ private:
             if (looked == max_looks) {
                 return false;
             }
-            Platform::pause();
+            if constexpr (!Platform::model) { // the checker explores each look
+                Platform::pause();
+            }
         }
     }
     void leave() noexcept {
