@@ -435,6 +435,18 @@ TEST_CASE("linearizable: a thread that calls until it succeeds waits") {
     CHECK(found.executions == 2); // at once, or behind a call that finds nothing
 }
 
+TEST_CASE("linearizable: a history has at most 64 calls") {
+    const auto found = model::explore({.may_share_nothing = true}, [] {
+        counter<true> c;
+        linearizable checked(c, spec::counter(), "c");
+        for (int i = 0; i < 65; ++i) {
+            checked.call("add", add);
+        }
+    });
+    CHECK(found.what == failure::too_large);
+    CHECK(contains(found.message, "more than 64 calls of c"));
+}
+
 TEST_CASE("linearizable: a set, a map, a semaphore and a channel behind a lock") {
     const auto run = [](auto initial, auto first, auto second) {
         struct locked {

@@ -82,7 +82,7 @@ public:
     atomic& operator=(const atomic&) = delete;
     /// Ends the lifetime of the atomic. Fails the execution if some access to the atomic does not
     /// happen before the destruction.
-    ~atomic() { detail::ops::drop_atomic(object_); }
+    BIDE_INLINE ~atomic() { detail::ops::drop_atomic(object_); }
 
     // Each operation acts as that of std::atomic.
 
@@ -248,32 +248,34 @@ public:
 
 /// Is plain data that is checked for data races. It converts to a T, and a T can be assigned to it.
 template <class T> class var : public detail::var_operators<var<T>, T> {
+    // The functions are inlined even without optimisation, so that an access has the line of the
+    // user's code.
 public:
     /// Constructs it with the value T(). Counts as a write.
-    constexpr var() noexcept : var(T{}) {}
+    BIDE_INLINE constexpr var() noexcept : var(T{}) {}
     /// Constructs it with the value `initial`. Counts as a write.
-    constexpr var(T initial) noexcept : value_(initial) {
+    BIDE_INLINE constexpr var(T initial) noexcept : value_(initial) {
         if (!std::is_constant_evaluated()) {
             object_ = detail::ops::make_plain();
             detail::ops::plain_write(object_, this);
         }
     }
     /// Constructs a copy. Counts as a read of `other`.
-    var(const var& other) noexcept : var(static_cast<T>(other)) {}
+    BIDE_INLINE var(const var& other) noexcept : var(static_cast<T>(other)) {}
     /// Ends the lifetime. Fails the execution if some access does not happen before the
     /// destruction.
-    ~var() { detail::ops::drop_plain(object_); }
+    BIDE_INLINE ~var() { detail::ops::drop_plain(object_); }
 
     /// Assigns a copy. Counts as a read of `other` and a write of this.
-    var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
+    BIDE_INLINE var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
     /// Writes a value.
-    var& operator=(T value) noexcept {
+    BIDE_INLINE var& operator=(T value) noexcept {
         detail::ops::plain_write(object_, this);
         value_ = value;
         return *this;
     }
     /// Reads the value.
-    operator T() const noexcept {
+    BIDE_INLINE operator T() const noexcept {
         detail::ops::plain_read(object_, this);
         return value_;
     }

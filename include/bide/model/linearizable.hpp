@@ -85,8 +85,8 @@ class call_of final : public specified_call<Spec> {
     using specified = std::decay_t<std::invoke_result_t<Call&, Spec&, Args&...>>;
 
 public:
-    call_of(const char* name, const Call& call, const Args&... args)
-        : name_(name), call_(call), args_(args...) {}
+    call_of(const char* called, const Call& call, const Args&... args)
+        : name_(called), call_(call), args_(args...) {}
 
     bool repeat(Spec& on) override {
         const auto make = [&](Args... args) { return call_(on, args...); };
@@ -191,12 +191,12 @@ private:
 /// recorded in an execution.
 template <class Spec, class Object> class linearizable {
 public:
-    /// Checks `object`, whose state is that of `initial`. `name` is for reports.
+    /// Checks `object`, whose state is that of `initial`. Reports call it `called`.
     /// Requires: the text exists until the end of the exploration.
-    explicit linearizable(Object& object, const Spec& initial = Spec(), const char* name = "")
+    explicit linearizable(Object& object, const Spec& initial = Spec(), const char* called = "")
         : object_(object) {
         const detail::ops::outside_of_body guard;
-        auto made = std::make_unique<detail::specified_history<Spec>>(name, initial);
+        auto made = std::make_unique<detail::specified_history<Spec>>(called, initial);
         past_ = made.get();
         detail::ops::keep_history(std::move(made));
     }

@@ -1,6 +1,6 @@
 // Code that knows nothing of the checker: the standard library's, Boost's, and a queue of a user's.
 
-#include <bide/model/check.hpp>
+#include <bide/model/linearizable.hpp>
 
 #include <condition_variable>
 #include <deque>
@@ -44,8 +44,10 @@ int main() {
     namespace model = bide::model;
     model::check("a queue of a user's", [] {
         const auto queue = std::make_unique<my_queue>();
-        std::thread producer([&] { queue->push(1); });
-        BIDE_MODEL_REQUIRE(queue->pop() == 1);
+        model::linearizable checked(*queue, model::spec::queue<int>());
+        std::thread producer(
+            [&] { checked.call("push", [](auto& q, int value) { q.push(value); }, 1); });
+        checked.call("pop", [](auto& q) { return q.pop(); });
         producer.join();
     });
 #if defined(_GLIBCXX_RELEASE) && _GLIBCXX_RELEASE == 12

@@ -143,31 +143,31 @@ namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 template <class Self, class T> class var_operators {
 public:
     /// Adds to the value. Counts as a read and a write.
-    template <class U> Self& operator+=(const U& by) noexcept {
+    template <class U> BIDE_INLINE Self& operator+=(const U& by) noexcept {
         return self() = static_cast<T>(static_cast<T>(self()) + by);
     }
     /// Subtracts from the value. Counts as a read and a write.
-    template <class U> Self& operator-=(const U& by) noexcept {
+    template <class U> BIDE_INLINE Self& operator-=(const U& by) noexcept {
         return self() = static_cast<T>(static_cast<T>(self()) - by);
     }
     /// Is += 1.
-    Self& operator++() noexcept { return *this += 1; }
+    BIDE_INLINE Self& operator++() noexcept { return *this += 1; }
     /// Is -= 1.
-    Self& operator--() noexcept { return *this -= 1; }
+    BIDE_INLINE Self& operator--() noexcept { return *this -= 1; }
     /// Is += 1. Returns the previous value.
-    T operator++(int) noexcept {
+    BIDE_INLINE T operator++(int) noexcept {
         const T before = self();
         self() = static_cast<T>(before + 1);
         return before;
     }
     /// Is -= 1. Returns the previous value.
-    T operator--(int) noexcept {
+    BIDE_INLINE T operator--(int) noexcept {
         const T before = self();
         self() = static_cast<T>(before - 1);
         return before;
     }
     /// Reads the value, a pointer.
-    T operator->() const noexcept
+    BIDE_INLINE T operator->() const noexcept
         requires std::is_pointer_v<T>
     {
         return static_cast<const Self&>(*this);

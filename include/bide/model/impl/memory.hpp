@@ -300,6 +300,7 @@ struct object {
     const char* name = nullptr;
     event_id made;
     event_id dropped; // valid if it is not alive
+    int dropped_at = code_places::none;
     std::array<step_count, max_threads> touched{};
     std::vector<int> messages; // in modification order
 };
@@ -544,9 +545,9 @@ public:
     const std::string* touch(int o, const view& v) {
         object& x = at(o);
         if (!x.alive) {
-            return wrong(
-                {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()},
-                {"access to a destroyed atomic"});
+            return wrong({false, o, clash::access::destroy, clash::access::use, x.dropped, v.next(),
+                          x.dropped_at},
+                         {"access to a destroyed atomic"});
         }
         if (!known(x.made, v)) {
             return wrong({false, o, clash::access::make, clash::access::use, x.made, v.next()},
@@ -557,16 +558,18 @@ public:
         use(x, v);
         return nullptr;
     }
-    const std::string* drop(int o, const view& v) {
+    const std::string* drop(int o, const view& v, int place = code_places::none) {
         object& x = at(o);
         if (const int t = unknown(x.touched, v); t >= 0) {
             const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
-            return wrong({false, o, clash::access::use, clash::access::destroy, use, v.next()},
+            return wrong({false, o, clash::access::use, clash::access::destroy, use, v.next(),
+                          code_places::none, place},
                          {"an atomic is destroyed, but an access by ", thread_name(t),
                           " does not happen before"});
         }
         x.alive = false;
         x.dropped = v.next();
+        x.dropped_at = place;
         return nullptr;
     }
     // `how` is read, write or destroy. A destruction is a write, too.

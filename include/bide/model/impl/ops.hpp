@@ -121,7 +121,9 @@ void drop_atomic(int object) noexcept {
         if (!x->mem().is_object(object)) {
             x->fail_now(failure::lifetime, "an atomic is destroyed again");
         }
-        fail_if(*x, failure::lifetime, x->mem().drop(object, x->self().knows));
+        fail_if(*x, failure::lifetime,
+                x->mem().drop(object, x->self().knows,
+                              code_places::brief(__builtin_return_address(0))));
     }
 }
 

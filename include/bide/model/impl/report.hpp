@@ -42,7 +42,11 @@ inline site site_at(int place) {
         return {};
     }
     const heap::leave guard;
-    return {in_code, places().number_of_brief(place), 0};
+    const site found{in_code, places().number_of_brief(place), 0};
+    // Without optimisation, the code is that of model::var, which says nothing.
+    const site line = resolved(found);
+    return line.file != nullptr && std::strstr(line.file, "bide/model/") != nullptr ? site{}
+                                                                                    : found;
 }
 
 // Returns true if the event is a part of a futex call.

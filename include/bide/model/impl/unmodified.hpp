@@ -141,7 +141,7 @@ bool watch_frees() noexcept {
         const int rest = m.make_watched(); // for all bytes that were never accessed
         drop(rest);
         x->watched.free(block, size, rest, drop,
-                        [&](const shadow::cell& c) { fail(m.drop(c.object, v)); });
+                        [&](const shadow::cell& c) { fail(m.drop(c.object, v, place)); });
     };
     return true;
 }
