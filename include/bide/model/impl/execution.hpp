@@ -772,7 +772,7 @@ private:
                 continue;
             }
             const site where = t.wants.where;
-            const bool has_pause = !t.looks_again;
+            const bool has_pause = !t.waits.is_unmarked;
             int& trials = trials_[{where.file, where.line}]; // that are left
             if (trials == none_left) {
                 continue;
@@ -802,14 +802,14 @@ private:
         model_thread& t = thread(n);
         bool is_sure = reads_same(t);
         const request paused = t.wants;
-        const bool looks_again = t.looks_again;
+        const bool is_unmarked = t.waits.is_unmarked;
         std::uint64_t checkpoint = all_of(n);
         int left = 0;
         is_tried_ = true;
         has_left_ = false;
         written_.clear();
         for (int round = 1; round <= most && !has_left_; ++round) {
-            repeated_ = {looks_again ? paused.object : -1, round == 1 ? 0 : 1};
+            repeated_ = {is_unmarked ? paused.object : -1, round == 1 ? 0 : 1};
             resume(n);
             if (has_left_) {
                 left = is_sure ? round : unknown;
@@ -824,7 +824,7 @@ private:
         }
         is_tried_ = false;
         t.wants = paused;
-        t.looks_again = looks_again;
+        t.waits.is_unmarked = is_unmarked;
         return left;
     }
     // Returns a hash of the thread's stack, and of all other memory of the body.
