@@ -157,7 +157,7 @@
 #define BIDE_MAY_ALIAS
 #endif
 
-/// Keeps a function with thread-local state out of line if the compiler is clang before 16, or MSVC.
+/// Keeps a function with thread-local state out of line for clang before 16 and for MSVC.
 #if defined(__clang_major__) ? __clang_major__ < 16 : defined(_MSC_VER)
 #define BIDE_NEAR_LOCAL BIDE_NOINLINE
 #else
