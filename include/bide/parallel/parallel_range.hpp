@@ -197,6 +197,10 @@ inline constexpr int plain_block = 64;
 template <loop_index Index, class F> BIDE_INLINE void each_index(Index first, Index last, F&& f) {
     std::uint64_t left = loop_range<Index>{first, last}.size();
     for (; left >= plain_block; left -= plain_block) {
+// Else, with g++, the speed of a loop of few instructions depends on its address.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 4
+#endif
         for (int k = 0; k < plain_block; ++k) {
             f(static_cast<Index>(first + static_cast<Index>(k)));
         }
