@@ -50,7 +50,7 @@ public:
     /// Constructs an atomic with the value `T{}`.
     constexpr atomic() noexcept : value_(T{}) {}
     /// Constructs an atomic.
-    constexpr atomic(T value) noexcept : value_(value) {}
+    constexpr atomic(T initial) noexcept : value_(initial) {}
     atomic(const atomic&) = delete;
     atomic& operator=(const atomic&) = delete;
 

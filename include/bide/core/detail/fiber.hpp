@@ -59,7 +59,7 @@ bide_fiber_switch:
 )");
 #elif defined(__aarch64__)
 asm(R"(
-.section .text.bide_fiber_switch,"axG",@progbits,bide_fiber_switch,comdat
+.section .text.bide_fiber_switch,"axG",%progbits,bide_fiber_switch,comdat
 .weak bide_fiber_switch
 .hidden bide_fiber_switch
 .type bide_fiber_switch,%function
@@ -213,7 +213,7 @@ private:
     }
 
     // The first function on each stack. Called by the first switch after restart().
-    static void enter() noexcept {
+    [[noreturn]] static void enter() noexcept {
         fiber& mine = *here().began;
         mine.run_(mine.context_);
         std::abort();

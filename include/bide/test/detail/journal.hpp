@@ -23,8 +23,8 @@ inline std::string_view last_lines(std::string_view text, int lines) noexcept {
 // Sets an object to a value for as long as the `replaced` exists.
 template <class T> class replaced {
 public:
-    replaced(T& object, std::type_identity_t<T> value) noexcept
-        : object_(object), outer_(std::exchange(object, std::move(value))) {}
+    replaced(T& object, std::type_identity_t<T> next) noexcept
+        : object_(object), outer_(std::exchange(object, std::move(next))) {}
     replaced(const replaced&) = delete;
     replaced& operator=(const replaced&) = delete;
     ~replaced() { object_ = std::move(outer_); }

@@ -229,7 +229,7 @@ public:
     }
 
 private:
-    static void run_all(void* self) noexcept {
+    [[noreturn]] static void run_all(void* self) noexcept {
         lane_stack::begin();
         auto& me = *static_cast<lanes*>(self);
         for (;;) {
