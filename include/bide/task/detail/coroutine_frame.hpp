@@ -137,7 +137,7 @@ private:
     static constexpr int max_looks = Platform::model ? Platform::lock_looks : 64;
 
     bool enter() noexcept {
-        for (int looked = 0;; ++looked) {
+        for (int looked = 0; looked <= max_looks; ++looked) {
             // Order: relaxed; the CAS acquires.
             std::uint32_t seen = taken_.load(std::memory_order_relaxed);
             // Order: acquire [frame_depot.lock]; sees what the previous holder wrote to the depot
@@ -146,13 +146,11 @@ private:
                                                             std::memory_order_relaxed)) {
                 return true;
             }
-            if (looked == max_looks) {
-                return false;
-            }
             if constexpr (!Platform::model) { // the checker explores each look
                 Platform::pause();
             }
         }
+        return false;
     }
     void leave() noexcept {
         // Order: release [frame_depot.lock]; the next holder sees the writes of this holder.
