@@ -846,8 +846,8 @@ task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
 }
 
 /// Runs all children as when_all() does, but needs no coroutine of its own. The state of the
-/// children, about 200 bytes and 150 bytes a child, lies in the frame of the awaiting coroutine. Use
-/// it where a coroutine forks often.
+/// children, about 250 bytes and 150 bytes a child, lies in the frame of the awaiting coroutine.
+/// Use it where a coroutine forks often.
 ///
 /// \code
 /// const auto [a, b] = co_await bide::await_all(fib(n - 1), fib(n - 2));
