@@ -50,7 +50,7 @@ void add_std_execution() {
                                         });
             };
             add(serial_row, 1, 0);
-            add("std::execution::par, bide", workers(), 1);
+            add("bide, std::execution::par", workers(), 1);
             add(std_row, workers(), 2);
         }
     }
