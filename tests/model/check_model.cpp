@@ -536,29 +536,32 @@ private:
     atomic<bool> held_{false};
 };
 
+// Each thread adds one under the lock.
+template <lock_loop How> auto locked(int threads) {
+    return [threads] {
+        spin_lock<How> lock;
+        var<int> sum{0};
+        const auto add = [&] {
+            lock.lock();
+            sum = sum + 1;
+            lock.unlock();
+        };
+        std::vector<std::unique_ptr<model::thread>> others;
+        for (int i = 1; i < threads; ++i) {
+            others.push_back(std::make_unique<model::thread>(add));
+        }
+        add();
+        others.clear();
+        MODEL_REQUIRE(sum == threads);
+    };
+}
+
 template <lock_loop How> void two_and_three_threads() {
     for (const int threads : {2, 3}) {
         for (const auto how :
              {options::method::exhaustive, options::method::bounded, options::method::pct}) {
-            const auto body = [threads] {
-                spin_lock<How> lock;
-                var<int> sum{0};
-                const auto add = [&] {
-                    lock.lock();
-                    sum = sum + 1;
-                    lock.unlock();
-                };
-                model::thread other(add);
-                if (threads == 3) {
-                    model::thread third(add);
-                    add();
-                } else {
-                    add();
-                }
-                other.join();
-                MODEL_REQUIRE(sum == threads);
-            };
-            CHECK(model::explore({.how = how, .runs = 500}, body).what == failure::none);
+            CHECK(model::explore({.how = how, .runs = 500}, locked<How>(threads)).what ==
+                  failure::none);
         }
     }
 }
@@ -601,16 +604,181 @@ TEST_CASE("checker: a loop that gives up after some rounds is none that waits") 
     }
 }
 
+TEST_CASE("checker: a loop that does something else in a round is none that waits") {
+    const auto both = [](const model::body& body) {
+        const std::string graphs = model::outcomes({}, body);
+        CHECK(model::outcomes({.how = options::method::enumerate}, body) == graphs);
+        return graphs;
+    };
+    // It counts where the thread that started it can see it.
+    CHECK(both([] {
+              atomic<int> flag{0};
+              int rounds = 0;
+              model::thread other([&] {
+                  while (rounds < 3 && flag.load(acquire) == 0) {
+                      ++rounds;
+                  }
+              });
+              flag.store(1, release);
+              other.join();
+              model::record(std::to_string(rounds));
+          }) == "0 1 2 3");
+    CHECK(both([] {
+              atomic<int> flag{0};
+              const auto rounds = std::make_unique<int>(0);
+              model::thread other([&] {
+                  while (*rounds < 3 && flag.exchange(0, acquire) == 0) {
+                      ++*rounds;
+                  }
+              });
+              flag.store(1, release);
+              other.join();
+              model::record(std::to_string(*rounds));
+          }) == "0 1 2 3");
+    CHECK(both([] {
+              atomic<int> flag{0};
+              var<int> rounds{0};
+              model::thread other([&] {
+                  while (rounds < 2 && flag.load(acquire) == 0) {
+                      rounds = rounds + 1;
+                  }
+              });
+              flag.store(1, release);
+              other.join();
+              model::record(std::to_string(rounds));
+          }) == "0 1 2");
+    // Its first round is not as the others.
+    CHECK(both([] {
+              atomic<int> flag{0};
+              model::thread other([&] { flag.store(1, release); });
+              bool is_first = true;
+              while (flag.load(acquire) == 0) {
+                  is_first = false;
+              }
+              model::record(is_first ? "first" : "later");
+          }) == "first later");
+    CHECK(both([] {
+              atomic<int> flag{0};
+              model::thread other([&] {
+                  flag.store(1, release);
+                  flag.store(2, release);
+              });
+              int last = 0;
+              for (int seen = flag.load(acquire); seen != last + 1; seen = flag.load(acquire)) {
+                  last = seen == 0 ? last : seen - 1;
+              }
+              model::record(std::to_string(last));
+          }) == "0 1");
+    // Two reads of one object in one line are two reads.
+    CHECK(both([] {
+              atomic<int> word{0};
+              model::thread other([&] {
+                  word.store(1, release);
+                  word.store(2, release);
+              });
+              const char* way = "neither";
+              // clang-format off
+              if (word.load(acquire) == 1) { way = "both"; while (word.load(acquire) == 1) { } }
+              // clang-format on
+              model::record(way);
+          }) == "both neither");
+}
+
+TEST_CASE("checker: what goes wrong behind a loop that waits is found") {
+    for (const auto how : {options::method::exhaustive, options::method::enumerate}) {
+        // The sleeper is not woken if the other one looks before it sleeps.
+        CHECK(model::explore({.how = how}, [] {
+                  atomic<std::uint32_t> word{0};
+                  atomic<int> asleep{0};
+                  atomic<int> done{0};
+                  model::thread sleeper([&] {
+                      asleep.store(1, release);
+                      platform::futex_wait(word, std::uint32_t{0}, never);
+                      done.store(1, release);
+                  });
+                  if (asleep.load(acquire) == 1) {
+                      word.store(1, release);
+                      platform::futex_wake(&word, 1);
+                  }
+                  while (done.load(acquire) == 0) {
+                  }
+              }).what == failure::lost_wakeup);
+        CHECK(model::explore({.how = how},
+                             [] { // a value that was read before the loop does not end it
+                                 atomic<int> a{0};
+                                 atomic<int> b{0};
+                                 model::thread other([&] { a.store(1, release); });
+                                 if (a.load(acquire) == 0) {
+                                     while (b.load(acquire) == 0) {
+                                     }
+                                 }
+                             })
+                  .what == failure::livelock);
+        CHECK(model::explore({.how = how},
+                             [] { // but one that is read in the loop, too, does
+                                 atomic<int> a{0};
+                                 atomic<int> b{0};
+                                 model::thread other([&] { a.store(1, release); });
+                                 const auto is_set = [&] { return a.load(acquire) != 0; };
+                                 if (!is_set()) {
+                                     while (b.load(acquire) == 0 && !is_set()) {
+                                     }
+                                 }
+                             })
+                  .what == failure::none);
+        CHECK(model::explore({.how = how},
+                             [] { // each waits for the other
+                                 atomic<int> a{0};
+                                 atomic<int> b{0};
+                                 model::thread other([&] {
+                                     while (a.load(acquire) == 0) {
+                                     }
+                                     b.store(1, release);
+                                 });
+                                 while (b.load(acquire) == 0) {
+                                 }
+                                 a.store(1, release);
+                             })
+                  .what == failure::livelock);
+        CHECK(model::explore({.how = how},
+                             [] { // the value that the loop ends with does not synchronise
+                                 atomic<int> flag{0};
+                                 var<int> data{0};
+                                 model::thread other([&] {
+                                     data = 1;
+                                     flag.store(1, relaxed);
+                                 });
+                                 while (flag.load(acquire) == 0) {
+                                 }
+                                 MODEL_REQUIRE(data == 1);
+                             })
+                  .what == failure::race);
+        CHECK(model::explore({.how = how},
+                             [] { // the loop may end too early
+                                 atomic<int> turns{0};
+                                 const auto add = [&] { turns.fetch_add(1, release); };
+                                 model::thread one(add);
+                                 model::thread two(add);
+                                 while (turns.load(acquire) < 1) {
+                                 }
+                                 MODEL_REQUIRE(turns.load(acquire) == 2);
+                             })
+                  .what == failure::assertion);
+    }
+}
+
 TEST_CASE("checker: of threads that wait for the same object, each order is explored once") {
-    const auto served = [](int threads) {
-        return [threads] {
+    const auto served = [](int threads, bool is_marked) {
+        return [threads, is_marked] {
             atomic<int> next{0};
             atomic<int> serving{0};
             var<int> sum{0};
             const auto take_turn = [&] {
                 const int mine = next.fetch_add(1, relaxed);
                 while (serving.load(acquire) != mine) {
-                    platform::pause();
+                    if (is_marked) {
+                        platform::pause();
+                    }
                 }
                 sum = sum + 1;
                 serving.store(mine + 1, release);
@@ -624,9 +792,14 @@ TEST_CASE("checker: of threads that wait for the same object, each order is expl
             MODEL_REQUIRE(sum == threads);
         };
     };
-    CHECK(model::explore({}, served(3)).executions == 6);
-    CHECK(model::explore({}, served(4)).executions == 24);
-    CHECK(model::explore({}, served(5)).executions == 120);
+    CHECK(model::explore({}, served(3, true)).executions == 6);
+    CHECK(model::explore({}, served(4, true)).executions == 24);
+    CHECK(model::explore({}, served(5, true)).executions == 120);
+    // Without a mark, too.
+    CHECK(model::explore({}, served(4, false)).executions == 24);
+    CHECK(model::explore({}, served(5, false)).executions == 120);
+    CHECK(model::explore({}, locked<lock_loop::exchange>(4)).executions == 24);
+    CHECK(model::explore({}, locked<lock_loop::compare_exchange>(4)).executions == 24);
 }
 
 TEST_CASE("checker: a loop that waits for two objects ends as often as it can") {

@@ -703,7 +703,7 @@ TEST_CASE("unmodified: threads, futures, stop tokens, and what is done once") {
         MODEL_REQUIRE(future.get() == 3);
         other.join();
     });
-    passes("std::jthread", 4, [] {
+    passes("std::jthread", 2, [] {
         const auto data = std::make_unique<int>(0);
         std::jthread other([&](const std::stop_token& stop) {
             while (!stop.stop_requested()) {

@@ -154,12 +154,15 @@ public:
     // second. In such a search, a thread in Platform::pause() makes no further step: what it would
     // do after a newer store is explored in another graph.
     bool explores_graphs = false;
+    loop_places loops;            // of the executions so far, if it explores graphs
     std::uint64_t duplicates = 0; // the executions that were explored before, if they are counted
     double explored = -1;         // the part that is done, from 0 to 1; negative: not known
     std::size_t branch_bytes = 0; // the memory of the unexplored branches
 
     // Begins the next execution. Returns false if there is none left.
     virtual bool begin() = 0;
+    // Begins the same execution again.
+    virtual void again() {}
     // Returns the thread that makes the next step; -1 if none can.
     virtual int thread(execution& x) = 0;
     // If the search knows the outcome of the thread's step already, stores it in `to` and returns
@@ -219,50 +222,12 @@ public:
     execution(const execution&) = delete;
     execution& operator=(const execution&) = delete;
 
+    // Runs the execution. If it finds a place where a loop may wait, it begins again.
     void run() {
-        heap::reset();
-        memory_.clear();
-        queues_.clear();
-        picks_.clear();
-        outcomes.clear();
-        histories.clear();
-        halted_ = pruned_ = false;
-        failure_ = failure::none;
-        message_.clear();
-        service = nullptr;
-        watched.clear();
-        for (model_thread& t : threads_) {
-            t.started = false;
-        }
-        const auto before = std::set_terminate(&on_terminate);
-        thread(0).run = &body_;
-        start(0, {}, 0);
-        next_ = undecided;
-        while (!halted_) {
-            int t = std::exchange(next_, undecided);
-            t = t == undecided ? search_.thread(*this) : t;
-            if (t < 0) {
-                if (!std::exchange(halted_, true)) {
-                    try_loops();
-                    if (failure_ == failure::none) {
-                        finish();
-                    }
-                }
-                break;
-            }
-            perform(t);
-            const request::kind did = thread(t).wants.what;
-            if (!halted_ && did == request::kind::spawn) {
-                start(thread(t).wants.other, thread(t).knows, thread(t).now);
-            }
-            if (!halted_ && did != request::kind::end && did != request::kind::never) {
-                resume(t);
-            }
-        }
-        std::set_terminate(before);
-        watched.clear();
-        if (ops::unmodified != nullptr) {
-            ops::unmodified->execution_ends();
+        run_once();
+        while (begins_again_) {
+            search_.again();
+            run_once();
         }
     }
 
@@ -490,6 +455,53 @@ private:
         }
     }
 
+    void run_once() {
+        heap::reset();
+        begins_again_ = false;
+        memory_.clear();
+        queues_.clear();
+        picks_.clear();
+        outcomes.clear();
+        histories.clear();
+        halted_ = pruned_ = false;
+        failure_ = failure::none;
+        message_.clear();
+        service = nullptr;
+        watched.clear();
+        for (model_thread& t : threads_) {
+            t.started = false;
+        }
+        const auto before = std::set_terminate(&on_terminate);
+        thread(0).run = &body_;
+        start(0, {}, 0);
+        next_ = undecided;
+        while (!halted_) {
+            int t = std::exchange(next_, undecided);
+            t = t == undecided ? search_.thread(*this) : t;
+            if (t < 0) {
+                if (!std::exchange(halted_, true)) {
+                    try_loops();
+                    if (failure_ == failure::none) {
+                        finish();
+                    }
+                }
+                break;
+            }
+            perform(t);
+            const request::kind did = thread(t).wants.what;
+            if (!halted_ && did == request::kind::spawn) {
+                start(thread(t).wants.other, thread(t).knows, thread(t).now);
+            }
+            if (!halted_ && did != request::kind::end && did != request::kind::never) {
+                resume(t);
+            }
+        }
+        std::set_terminate(before);
+        watched.clear();
+        if (ops::unmodified != nullptr) {
+            ops::unmodified->execution_ends();
+        }
+    }
     // Runs thread `t` up to its first step, after another thread has made the step that starts it.
     // `from` is what that other thread knows, and `now` is the time of that thread.
     void start(int t, const view& from, std::int64_t now) {
@@ -519,14 +531,19 @@ private:
         }
         running = this;
         heap::inside = t;
+        const bool is_in_round = thread(t).waits.is_in_round();
+        const std::uint64_t before_it = is_in_round ? others(thread(t)) : 0;
         main_.switch_to(thread(t).stack);
+        if (is_in_round && before_it != others(thread(t))) {
+            thread(t).waits.acts();
+        }
         if (ops::unmodified != nullptr) {
             ops::unmodified->switches(t, false);
         }
         heap::inside = -1;
         running = nullptr;
         running_ = before;
-        if (next_ == undecided && !is_tried_) { // otherwise steps_here() has called find_loop()
+        if (!halted_ && next_ == undecided && !is_tried_) { // otherwise steps_here() has done so
             find_loop(thread(t));
         }
     }
@@ -538,7 +555,8 @@ private:
             return steps_in_loop(t);
         }
         const auto what = t.wants.what;
-        if (starting_ > 0 || what > request::kind::choice || t.waits.reads_again(t.wants)) {
+        if (starting_ > 0 || what > request::kind::choice ||
+            t.waits.needs_hash(t.wants, search_.loops)) {
             // `t` has just started, and the thread that started `t` has not announced its own next
             // step. Or find_loop() needs the stack of a suspended thread.
             return false;
@@ -550,18 +568,46 @@ private:
             return false;
         }
         next_ = undecided;
-        perform(running_);
+        perform(running_, false);
         return !halted_ && t.wants.what != request::kind::never;
     }
     // Stops the thread if it is in a loop that waits (waiting.hpp).
     void find_loop(model_thread& t) {
-        if (t.waits.stops_at(t.wants, memory_, t.stack, t.knows.thread)) {
+        switch (t.waits.announces(t.wants, memory_, t.stack, t.knows.thread, search_.loops)) {
+        case waiting::found::loop:
             t.waits.is_unmarked = true;
             t.wants.what = request::kind::pause;
+            break;
+        case waiting::found::place:
+            if (search_.explores_graphs) {
+                search_.loops.add(t.wants.where);
+                halted_ = begins_again_ = true;
+            }
+            break;
+        case waiting::found::nothing: break;
         }
     }
+    // Returns a hash of what the other threads can see, except global variables: their stacks and
+    // their parts of the heap.
+    std::uint64_t others(const model_thread& t) const {
+        std::uint64_t all = 1;
+        if (heap::on_freed != nullptr) {
+            return all; // plain memory is watched, so its writes are known
+        }
+        for (int n = 0; n < thread_count_; ++n) {
+            const model_thread& other = threads_[index(n)];
+            const heap::region& r = heap::regions[n];
+            if (&other == &t || !other.started) {
+                continue;
+            }
+            all = all * 31 ^ (other.finished ? 0 : other.stack.state());
+            all = all * 31 ^
+                  (r.begin == nullptr ? 0 : digest(r.begin, std::min(r.taken, most_hashed)));
+        }
+        return all;
+    }
     // Makes the step. The thread does not run until it is resumed.
-    void perform(int n) {
+    void perform(int n, bool is_suspended = true) {
         model_thread& t = thread(n);
         ++steps_made_;
         const bool accesses = is_access(t.wants);
@@ -598,6 +644,10 @@ private:
         }
         if (halted_) {
             return;
+        }
+        if (is_suspended && t.wants.what == request::kind::read &&
+            t.waits.needs_hash(t.wants, search_.loops)) {
+            t.waits.will_read(t.wants, t.stack, n);
         }
         const std::size_t events = memory_.events.size();
         apply(t, chosen);
@@ -951,6 +1001,7 @@ private:
         return out;
     }
 
+    static constexpr std::size_t most_hashed = 64 * 1024; // bytes of one heap
     static constexpr const char* does_not_repeat = "the body does not repeat itself";
     static inline thread_local execution* running = nullptr; // its body runs now
     const options& options_;
@@ -967,6 +1018,7 @@ private:
     int next_ = undecided; // the thread that the search has chosen, before its step
     bool halted_ = false;  // no more steps are made
     bool pruned_ = false;
+    bool begins_again_ = false; // a place with a loop was found, so the execution begins again
     failure failure_ = failure::none;
     std::string message_;
     int failed_by_ = -1;

@@ -124,13 +124,16 @@ public:
             now_ = std::move(work_.back());
             work_.pop_back();
         }
-        taken_.clear();
-        at_ = 0;
-        last_stamp_ = 0;
-        for (const step& s : now_.steps) {
-            last_stamp_ = std::max(last_stamp_, s.stamp);
-        }
+        begin_branch();
         return true;
+    }
+
+    void again() override {
+        for (; work_.size() != branches_before_; work_.pop_back()) {
+            branch_bytes -= bytes_of(work_.back());
+            now_.weight += work_.back().weight;
+        }
+        begin_branch();
     }
 
     int thread(execution& x) override {
@@ -268,6 +271,16 @@ private:
         std::size_t known = 0;
         double weight = 1; // its part of the exploration; a new branch takes half of its parent's
     };
+
+    void begin_branch() {
+        branches_before_ = work_.size();
+        taken_.clear();
+        at_ = 0;
+        last_stamp_ = 0;
+        for (const step& s : now_.steps) {
+            last_stamp_ = std::max(last_stamp_, s.stamp);
+        }
+    }
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
@@ -410,6 +423,7 @@ private:
     script now_;              // the steps with which this execution begins
     std::vector<step> taken_; // the steps of this execution so far
     std::size_t at_ = 0;
+    std::size_t branches_before_ = 0; // the unexplored branches when this execution began
     std::uint32_t last_stamp_ = 0;
     event_id behind_; // step::from of the step that is being made
     std::vector<char> dropped_;

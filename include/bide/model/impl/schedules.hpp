@@ -268,6 +268,7 @@ public:
     }
 
     bool begin() override { return !std::exchange(begun_, true); }
+    void again() override { at_ = 0; }
 
     int thread(execution& x) override {
         if (at_ != steps_.size()) {

@@ -12,8 +12,14 @@
 //                the thread changes nothing in a round, and is at its end what it was at its
 //                beginning, the round can repeat. "Changes nothing": it makes no step except reads,
 //                fences, and read-modify-writes that write the value which was there; it makes no
-//                object and writes no plain data. "Is what it was": its registers, its stack and
-//                its part of the heap have the same bytes. pause() says the same of a loop.
+//                object and writes no plain data; the stacks and heaps of the other threads keep
+//                their bytes while it runs. "Is what it was": its registers, its stack and its part
+//                of the heap have the same bytes. pause() says the same of a loop.
+//   First read   A hash is taken only at places where some execution has read twice (loop_places).
+//                An execution that finds such a place begins again. So all executions treat a place
+//                alike, and the first round counts, too. If a first round differs from the others
+//                in what it leaves in registers, the second one is made as well. Searches of
+//                schedules have no such places: there, the second round is the first that counts.
 //   Stop         After such a round, the thread makes no step until one of the objects that it has
 //                read gets another value. A round without effect can be cut out of any execution:
 //                the rest is still an execution, in which the thread knows less than before.
@@ -27,12 +33,13 @@
 //   Schedules    In a search of schedules (schedules.hpp), a stopped thread continues when an object
 //                has a newer value than the thread has read. It then reads only newer values.
 //   For ever     If all threads have stopped or ended, and each stopped thread has read the newest
-//                values, no round can succeed any more: the loop waits for ever, which is a failure.
-//                If a newer value is there, every store is seen in the end, so the execution is
-//                only incomplete.
+//                values of what it reads in a round, no round can succeed any more: the loop waits
+//                for ever, which is a failure. If a newer value is there, the execution is only
+//                incomplete, because every store is seen in the end. After a pause(), the round is
+//                not known, so all that the thread has read since its last change counts.
 //
-// What the checker cannot know: whether a loop writes memory that is neither in its stack, nor in
-// its part of the heap, nor watched. The README names that limit.
+// What the checker cannot know: whether a loop writes a global variable that is not watched. The
+// README names that limit.
 
 #include <bide/model/impl/fiber.hpp>
 #include <bide/model/impl/heap.hpp>
@@ -46,6 +53,21 @@ namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 inline bool repeats(const request& r, const memory& m) {
     return r.exclusive && !r.quiet && m.msg(r.from).value == r.value;
 }
+
+// The places in the source at which some execution has read again what it had read there. There, the
+// state of a thread is known from the first read on. At other places it is not, as a hash takes time.
+class loop_places {
+public:
+    bool has(site at) const noexcept {
+        return std::any_of(all_.begin(), all_.end(), [&](const site& s) { return is_same(s, at); });
+    }
+    void add(site at) { all_.push_back(at); }
+
+    static bool is_same(site a, site b) noexcept { return a.line == b.line && a.file == b.file; }
+
+private:
+    std::vector<site> all_;
+};
 
 // What is known of the loop in which a thread may be.
 class waiting {
@@ -62,38 +84,65 @@ public:
     // The thread changes something, so it does more than wait.
     void acts() noexcept { looks_.clear(); }
 
-    // Returns true if the announced step is a read that the thread has made before.
-    bool reads_again(const request& r) const noexcept {
-        return r.what == request::kind::read && find(r) != nullptr;
+    // Returns true if the hashes of the suspended thread are needed, at this step or after it.
+    bool needs_hash(const request& r, const loop_places& loops) const noexcept {
+        return is_in_round() ||
+               (r.what == request::kind::read && (find(r) != nullptr || loops.has(r.where)));
     }
-    // Called after each announcement of the thread. Returns true if the thread waits in a loop, and
-    // is to be stopped. If reads_again(), requires: the thread is suspended, with the stack `stack`.
-    bool stops_at(const request& r, const memory& m, const fiber& stack, int thread) {
+    // Returns true if the state at the beginning of a round is known.
+    bool is_in_round() const noexcept {
+        return std::any_of(looks_.begin(), looks_.end(),
+                           [](const look& l) { return l.state != 0; });
+    }
+
+    enum class found {
+        nothing,
+        loop,  // the thread waits in a loop, and is to be stopped
+        place, // the thread reads again at a place that is not in `loops`
+    };
+    // Called after each announcement of the thread. If needs_hash(), requires: the thread is
+    // suspended, with the stack `stack`.
+    found announces(const request& r, const memory& m, const fiber& stack, int thread,
+                    const loop_places& loops) {
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r, m))) {
-            return false;
+            return found::nothing;
         }
         if (r.what != request::kind::read || r.quiet || r.inside || m.at(r.object).free_list) {
             looks_.clear();
-            return false;
+            return found::nothing;
         }
-        look* const before = const_cast<look*>(find(r));
-        if (before == nullptr) {
-            looks_.push_back({r.where, r.object, r.expected, 0, heap::regions[thread].taken});
-            return false;
+        const std::size_t heap_size = heap::regions[thread].taken;
+        last_ = {r.where, r.object, r.expected, r.exclusive, 0, heap_size};
+        const look* const found_look = find(r);
+        if (found_look == nullptr) {
+            looks_.push_back(last_);
+            return found::nothing;
         }
-        const std::uint64_t state = state_of(stack, thread, before->heap);
-        if (state == 0 || before->state != state) {
-            before->state = state;
-            return false;
+        last_ = *found_look;
+        const auto before = looks_.begin() + (found_look - looks_.data());
+        if (last_.state == 0 || last_.state != state_of(stack, thread, last_.heap)) {
+            std::rotate(before, before + 1, looks_.end()); // in the order of the last visits
+            return last_.state == 0 && !loops.has(r.where) ? found::place : found::nothing;
         }
+        // What the thread has not read since is no part of the round.
+        std::erase_if(looked_, [&](const auto& l) {
+            return std::none_of(before, looks_.end(),
+                                [&](const look& in) { return in.object == l.first; });
+        });
         looks_.clear();
-        return true;
+        return found::loop;
     }
-
+    // Called before the thread reads. Only this thread runs until its next announcement, so each
+    // difference is its own. Requires: the thread is suspended, and needs_hash().
+    void will_read(const request& r, const fiber& stack, int thread) {
+        if (look* const now = find(r)) {
+            now->state = last_.state = state_of(stack, thread, now->heap);
+        }
+    }
     // The thread has read `message` of `object`.
     void reads(const memory& m, int object, int message) {
         if (!looks_.empty() && !saw_same(m, object, message)) {
-            looks_.clear();
+            looks_.assign(1, last_); // a round may begin with this read
         }
         forget(looked_, object);
         forget(newer_, object);
@@ -160,7 +209,8 @@ private:
         site where{};
         int object = -1;
         bits expected = 0;
-        std::uint64_t state = 0; // of the thread when the read was last repeated; 0: it was not
+        bool exclusive = false;  // of a read-modify-write
+        std::uint64_t state = 0; // of the thread before it read last; 0: it is not known
         std::size_t heap = 0;    // the size of the thread's heap at the first of these reads
     };
     using seen = std::vector<std::pair<int, int>>; // objects, and the message that was read
@@ -170,12 +220,15 @@ private:
     }
     const look* find(const request& r) const noexcept {
         for (const look& l : looks_) {
-            if (l.object == r.object && l.expected == r.expected && l.where.line == r.where.line &&
-                l.where.file == r.where.file) {
+            if (l.object == r.object && l.expected == r.expected && l.exclusive == r.exclusive &&
+                loop_places::is_same(l.where, r.where)) {
                 return &l;
             }
         }
         return nullptr;
+    }
+    look* find(const request& r) noexcept {
+        return const_cast<look*>(std::as_const(*this).find(r));
     }
     // Returns true if `message` is the message of `object` that the thread read last. Also returns
     // true if `message` is newer, and it and all messages between the two only repeat the value. If
@@ -204,9 +257,10 @@ private:
         return is_left_out ? stack : (stack ^ digest(heap::regions[thread].begin, heap_size)) | 1;
     }
 
-    seen looked_; // since the last change that the thread has made
-    seen newer_;  // `looked_` when the thread was stopped last
-    std::vector<look> looks_;
+    seen looked_;             // since the last change that the thread has made
+    seen newer_;              // `looked_` when the thread was stopped last
+    std::vector<look> looks_; // in the order of the last visits
+    look last_;               // of the last announced read
 };
 
 }}} // namespace bide::BIDE_ABI::model::detail
