@@ -10,6 +10,7 @@
 #include <bide/test/atomic.hpp>
 #include <bide/test/explore.hpp>
 #include <bide/test/scheduler.hpp>
+#include <support/coroutines.hpp>
 #include <support/test.hpp>
 
 // Switches in the middle of tasks, without a co_await: switch_places::operations.
@@ -200,6 +201,30 @@ task<> handle(int number, bool& was_wrong) {
     co_return;
 }
 
+task<> look_for(const char* name, bool& was_wrong) {
+    was_wrong |= name != bide::this_task::name();
+    bide::test::switch_point();
+    co_return;
+}
+task<> awaits_in_turn(const char* name, bool& was_wrong) {
+    for (int i = 0; i < 4; ++i) {
+        bide::test::switch_point();
+        co_await look_for(name, was_wrong);
+    }
+}
+
+test::detached wait_without_executor(bide::event& for_, bool& is_over) {
+    co_await for_.async_wait();
+    bide::test::switch_point();
+    is_over = true;
+}
+task<> set_and_look(bide::event& e, const bool& is_over, bool& was_late) {
+    bide::test::switch_point();
+    e.set();
+    was_late |= !is_over;
+    co_return;
+}
+
 std::uint64_t hash_of(const std::string& text) { // FNV-1a
     std::uint64_t h = 0xcbf29ce484222325U;
     for (const char c : text) {
@@ -305,6 +330,35 @@ TEST_CASE("test switches: a task may block its thread, in simulated time") {
             REQUIRE(most == 1);
             REQUIRE(is_late);
         }
+    }
+}
+
+TEST_CASE("test switches: an awaited coroutine runs in the task that awaits it") {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        bool was_wrong = false;
+        scheduler s(switching(seed));
+        for (const char* const name : {"one", "two", "three"}) {
+            s.spawn(awaits_in_turn(name, was_wrong).named(name)).detach();
+        }
+        REQUIRE(s.run().all_ended());
+        REQUIRE_FALSE(was_wrong);
+    }
+}
+
+TEST_CASE("test switches: a release resumes coroutines without an executor before it returns") {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        std::array<bide::event, actors> go;
+        std::array<bool, actors> is_over{};
+        bool was_late = false;
+        for (std::size_t i = 0; i < go.size(); ++i) {
+            wait_without_executor(go[i], is_over[i]);
+        }
+        scheduler s(switching(seed));
+        for (std::size_t i = 0; i < go.size(); ++i) {
+            s.spawn(set_and_look(go[i], is_over[i], was_late)).detach();
+        }
+        REQUIRE(s.run().all_ended());
+        REQUIRE_FALSE(was_late);
     }
 }
 

@@ -334,7 +334,7 @@ private:
 
     // What the parent's context knows of the wait of the parent.
     enum class parent_wait : std::uint8_t {
-        none,   // There is no context, or the context has refused the wait, or the wait is over.
+        none,   // There is no context, or the context has refused the wait.
         late,   // The parent runs its children in place, and has not begun the wait.
         begins, // A thread begins the wait late.
         begun,
@@ -484,7 +484,7 @@ private:
     // Forks all children but the first, in reverse order, because the newest is taken back first.
     std::coroutine_handle<> begin_in_place(local& here) noexcept {
         context_is_control_ = true;
-        // Order: relaxed; fork() publishes it to the threads that steal a child.
+        // Order: relaxed [when.late]; fork() publishes it to the threads that steal a child.
         wait_.store(parent_wait::late, std::memory_order_relaxed);
         run_list others;
         for (child* c = first_->next_child_; c != nullptr; c = c->next_child_) {

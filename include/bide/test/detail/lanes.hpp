@@ -135,13 +135,15 @@ struct thread_state {
 
     worker_local<platform> local{};
     bide::detail::resume_state resumed{};
+    bide::detail::transfer_loop_place transfers{};
     bide::detail::running_code code{};
     bide::detail::cancel_round<platform>* round = nullptr;
     BIDE_CHECKED(bide::detail::actor collector{};)
 
     void exchange() noexcept {
         std::swap(local, worker_local<platform>::get());
-        std::swap(resumed, platform::local<bide::detail::resume_state>());
+        std::swap(resumed, platform::near_local<bide::detail::resume_state>());
+        std::swap(transfers, platform::near_local<bide::detail::transfer_loop_place>());
         std::swap(code, platform::local<bide::detail::running_code>());
         std::swap(round, bide::detail::cancel_round<platform>::here());
         BIDE_CHECKED(std::swap(collector, bide::detail::collecting::here());)

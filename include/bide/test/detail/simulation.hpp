@@ -285,7 +285,7 @@ public:
 #if BIDE_HAS_FIBERS
         // No switch while a stop callback ends a wait: the callback must end before its wait is
         // destroyed.
-        if (on_lane() && !platform::local<bide::detail::resume_state>().is_away &&
+        if (on_lane() && !platform::near_local<bide::detail::resume_state>().is_away &&
             is_interrupted()) {
             journal_.line(steps_, " switch");
             task_table::entry* const task = running();
@@ -588,7 +588,7 @@ private:
         }
         const auto run = [](void* self, runnable& job) noexcept {
             auto& me = *static_cast<simulation*>(self);
-            platform::local<bide::detail::resume_state>().worker = me.executor();
+            platform::near_local<bide::detail::resume_state>().worker = me.executor();
             me.run_here(job);
         };
         lanes_ = std::make_unique<lanes>(run, this);
