@@ -869,21 +869,21 @@ TEST_CASE("parallel_sort: sorts strings by their bytes, also stably, and without
     for (const std::size_t n : {50u, 1'024u, 20'000u}) {
         INFO(n << " strings");
         std::vector<named> in;
-        std::vector<std::string> names;
+        std::vector<std::string> strings;
         for (std::size_t i = 0; i != n; ++i) {
             std::string name(script.chance.below(3) * 5, '\xc3');
             for (auto left = script.chance.below(12); left != 0; --left) {
                 name += std::string_view("\0\x01z\x80\xff", 5)[script.chance.below(5)];
             }
             in.push_back({name, i});
-            names.push_back(name);
+            strings.push_back(name);
         }
-        std::vector<std::string> expected = names;
+        std::vector<std::string> expected = strings;
         std::sort(expected.begin(), expected.end());
-        std::vector<std::string> out = names;
+        std::vector<std::string> out = strings;
         bide::parallel_sort(s, out, std::ranges::less());
         REQUIRE(out == expected);
-        out = names;
+        out = strings;
         bide::parallel_sort(s, out.begin(), out.end(), std::greater());
         REQUIRE(std::equal(out.begin(), out.end(), expected.rbegin(), expected.rend()));
         sort_by(in, std::less(), &named::name);
@@ -892,11 +892,11 @@ TEST_CASE("parallel_sort: sorts strings by their bytes, also stably, and without
         }));
         REQUIRE(std::equal(in.begin(), in.end(), expected.begin(), expected.end(),
                            [](const named& x, const std::string& y) { return x.name == y; }));
-        std::deque<std::string_view> views(names.begin(), names.end());
+        std::deque<std::string_view> views(strings.begin(), strings.end());
         sort_by(views, std::less<std::string_view>(), std::identity());
         REQUIRE(std::equal(views.begin(), views.end(), expected.begin(), expected.end()));
         if (test::counts_allocations()) {
-            out = names;
+            out = strings;
             {
                 std::less<> less;
                 const test::out_of_memory none;
