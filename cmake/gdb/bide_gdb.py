@@ -53,13 +53,13 @@ def object_at(address, value_type):
 
 
 def offset_of(value_type, name):
-    """The place and the type of a member, also of one of a base class; or None."""
+    """The place and the type of a member, also of one of a base class or of a union without a name; or None."""
     for field in value_type.strip_typedefs().fields():
         if not hasattr(field, "bitpos"):
             continue
         if field.name == name and not field.is_base_class:
             return field.bitpos // 8, field.type
-        inner = offset_of(field.type, name) if field.is_base_class else None
+        inner = offset_of(field.type, name) if field.is_base_class or not field.name else None
         if inner is not None:
             return field.bitpos // 8 + inner[0], inner[1]
     return None
