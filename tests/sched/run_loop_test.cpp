@@ -1,6 +1,7 @@
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
+#include <support/coroutines.hpp>
 #include <support/file_waits.hpp>
 #include <support/sched.hpp>
 #include <support/text.hpp>
@@ -20,6 +21,15 @@ using bide::this_task::yield;
 namespace {
 
 task<int> number(int n) { co_return n; }
+
+test::detached ask(int& to) { to = co_await number(7); }
+// Asks with more stack in use than a transfer allows (core/resume.hpp).
+void ask_from_deep(int& to) {
+    volatile char used[8'192];
+    used[0] = 0;
+    ask(to);
+    used[1] = used[0];
+}
 
 task<> note(std::vector<int>& order, int n, int rounds) {
     for (int i = 0; i < rounds; ++i) {
@@ -398,6 +408,18 @@ TEST_CASE("run_loop: a task of one loop may run another loop") {
         co_return sum;
     }());
     CHECK(n == 3);
+}
+
+TEST_CASE("run_loop: in a loop inside of a task, what any code resumes runs at once") {
+    run_loop outer;
+    run_loop inner;
+    int answer = 0;
+    const int answer_inside = outer.run_until([&]() -> task<int> {
+        inner.spawn([&answer] { ask_from_deep(answer); }).detach();
+        inner.run();
+        co_return answer;
+    }());
+    CHECK(answer_inside == 7);
 }
 
 TEST_CASE("run_loop: a scheduler's task may run a loop, and another thread takes its worker over") {

@@ -135,12 +135,14 @@ private:
             wake_scope<Platform>::hand_over_pending(); // pending coroutines would resume late
             outer_local_ = std::exchange(local_, {});
             outer_resumed_ = std::exchange(resumed_, {});
+            outer_transfers_ = std::exchange(transfer_loop::current<Platform>(), nullptr);
             outer_loop_ = std::exchange(running_here(), &of);
             resumed_.worker = of.executor_;
         }
         run_scope& operator=(run_scope&&) = delete;
         ~run_scope() {
             running_here() = outer_loop_;
+            transfer_loop::current<Platform>() = outer_transfers_;
             resumed_ = outer_resumed_;
             local_ = outer_local_;
             if (begins_) {
@@ -158,6 +160,7 @@ private:
         resume_state& resumed_;
         worker_local<Platform> outer_local_;
         resume_state outer_resumed_;
+        transfer_loop* outer_transfers_ = nullptr;
         basic_loop* outer_loop_;
     };
 

@@ -423,6 +423,7 @@ private:
         mine.worker = executor();
         const replaced local(worker_local<platform>::get(), {});
         const replaced resumed(platform::near_local<bide::detail::resume_state>(), std::move(mine));
+        const replaced transfers(platform::near_local<bide::detail::transfer_loop_place>(), {});
         struct machine_scope {
             simulated_machine* const outer;
             ~machine_scope() { simulated_machine::exchange(outer); }
