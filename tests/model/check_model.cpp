@@ -435,6 +435,23 @@ TEST_CASE("checker: a path replays its execution, and no other") {
     }
 }
 
+TEST_CASE("checker: a path ends with the step that is not made") {
+    const auto counts = [] {
+        atomic<int> word{0};
+        for (int i = 0; i < 50; ++i) {
+            word.store(i, relaxed);
+        }
+    };
+    for (const auto how : {options::method::exhaustive, options::method::bounded}) {
+        const options few{.how = how, .may_share_nothing = true, .max_steps = 20};
+        const auto v = model::explore(few, counts);
+        CHECK(v.what == failure::livelock);
+        const auto again = model::replay(v.path, few, counts);
+        CHECK(again.message == v.message);
+        CHECK(again.trace == v.trace);
+    }
+}
+
 TEST_CASE("checker: choose() takes each value, assume() leaves executions out") {
     const auto all = [] { model::record(std::to_string(model::choose(3))); };
     const auto odd = [] {

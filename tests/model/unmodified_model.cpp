@@ -813,6 +813,16 @@ TEST_CASE("unmodified: time passes in sleeps, and what is not modelled is refuse
         }
         other.join();
     });
+    // The flag is seen at the beginning or after each of the three sleeps, or it is not seen.
+    passes("a loop that gives up at a time", 5, [] {
+        const auto flag = std::make_unique<std::atomic<int>>(0);
+        std::thread other([&] { flag->store(1); });
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(3);
+        while (flag->load() == 0 && std::chrono::steady_clock::now() < end) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        other.join();
+    });
     passes("the clock", 1, [] {
         const auto begin = std::chrono::steady_clock::now();
         std::this_thread::sleep_for(std::chrono::hours(1));

@@ -464,3 +464,41 @@ TEST_CASE("test switches: what a task leaves behind may be destroyed while other
         REQUIRE(permits.try_acquire(2));
     }
 }
+
+namespace {
+
+// Publishes its coroutine before other tasks run.
+struct published_wait {
+    explicit published_wait(std::coroutine_handle<>& where) noexcept : to(where) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiting) const noexcept {
+        to = waiting;
+        bide::test::switch_point();
+    }
+    void await_resume() const noexcept {}
+
+    std::coroutine_handle<>& to;
+};
+task<> wait_for(std::coroutine_handle<>& waiting) {
+    published_wait wait(waiting);
+    co_await wait;
+}
+task<> wake(std::coroutine_handle<>& waiting) {
+    while (!waiting) {
+        bide::test::switch_point();
+    }
+    std::exchange(waiting, {}).resume();
+    co_return;
+}
+
+} // namespace
+
+TEST_CASE("test switches: a task may end elsewhere before its await_suspend() returns") {
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        std::coroutine_handle<> waiting;
+        scheduler s(switching(seed, seed % 2 == 0 ? task_order::random : task_order::priorities));
+        s.spawn(wait_for(waiting)).detach();
+        s.spawn(wake(waiting)).detach();
+        REQUIRE(s.run().all_ended());
+    }
+}

@@ -54,6 +54,7 @@ struct model_thread {
     bool is_daemon = false;
     int spawned = 0;
     std::int64_t now = 0;
+    std::int64_t read_time = 0; // what it has read from its clock last
     std::map<const void*, void*> locals;
     waiting waits;                 // the loop in which it may be
     bool timed = false;            // its sleep has a time-out
@@ -464,6 +465,7 @@ private:
         outcomes.clear();
         histories.clear();
         halted_ = pruned_ = false;
+        refused_step_of_ = -1;
         failure_ = failure::none;
         message_.clear();
         service = nullptr;
@@ -507,7 +509,7 @@ private:
     void start(int t, const view& from, std::int64_t now) {
         model_thread& x = thread(t);
         x.knows = {.hb = from.hb, .causes = from.causes, .thread = t};
-        x.now = now;
+        x.now = x.read_time = now;
         x.wants = {};
         x.started = true;
         x.finished = x.timed = false;
@@ -614,6 +616,7 @@ private:
         if (accesses && !memory_.at(t.wants.object).queue) {
             if (const std::string* const wrong = memory_.touch(t.wants.object, t.knows)) {
                 fail(failure::lifetime, *wrong, t.wants.where);
+                refused_step_of_ = n;
                 return;
             }
         } else if (accesses && !memory_.at(t.wants.object).free_list) {
@@ -625,6 +628,7 @@ private:
                  "more than " + std::to_string(most) +
                      " steps; a loop that waits and counts its rounds needs a pause()",
                  t.wants.where);
+            refused_step_of_ = n;
             return;
         }
         outcome chosen;
@@ -1022,6 +1026,7 @@ private:
     failure failure_ = failure::none;
     std::string message_;
     int failed_by_ = -1;
+    int refused_step_of_ = -1; // the thread whose next step is the failure; -1: none
     std::map<const void*, int> queues_;
     std::uint64_t steps_made_ = 0;
     // For try_loops(): how many more trials a place has, where a thread stayed paused.

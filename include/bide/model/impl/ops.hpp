@@ -387,6 +387,9 @@ std::int64_t now() noexcept {
         --t.left.clock_jumps;
         t.now += 1'000'000;
     }
+    if (std::exchange(t.read_time, t.now) != t.now) {
+        t.waits.acts(); // a loop that reads another time in each round may give up
+    }
     return t.now + 1; // some callers use 0 for "no time"
 }
 

@@ -222,6 +222,9 @@ inline std::string execution::path() const {
             steps.push_back(std::to_string(t) + (pick == 0 ? "" : ":" + std::to_string(pick)));
         }
     }
+    if (refused_step_of_ >= 0) {
+        steps.push_back(std::to_string(refused_step_of_));
+    }
     std::string out = search_.explores_graphs ? "g" : "s";
     out += names_.text(threads());
     for (std::size_t i = 0; i < steps.size();) {
