@@ -435,6 +435,59 @@ TEST_CASE("linearizable: a thread that calls until it succeeds waits") {
     CHECK(found.executions == 2); // at once, or behind a call that finds nothing
 }
 
+#if BIDE_EXCEPTIONS
+namespace {
+
+// take() throws if nothing is there. So does its specification.
+struct throwing_counter {
+    model::atomic<int> left{0};
+    void put() { left.fetch_add(1, memory_order_relaxed); }
+    void take() {
+        if (left.load(memory_order_relaxed) == 0) {
+            throw std::runtime_error("empty");
+        }
+        left.fetch_sub(1, memory_order_relaxed);
+    }
+};
+struct sequential_counter {
+    int left = 0;
+    void put() { ++left; }
+    void take() {
+        if (left == 0) {
+            throw std::runtime_error("empty");
+        }
+        --left;
+    }
+    friend bool operator==(const sequential_counter&, const sequential_counter&) = default;
+};
+// Two threads take.
+void put_and_take(int puts) {
+    throwing_counter c;
+    linearizable checked(c, sequential_counter(), "c");
+    const auto take = [&] {
+        try {
+            checked.call("take", [](auto& of) { of.take(); });
+        } catch (const std::runtime_error&) {
+        }
+    };
+    for (int i = 0; i < puts; ++i) {
+        checked.call("put", [](auto& of) { of.put(); });
+    }
+    model::thread other(take);
+    take();
+    other.join();
+}
+
+} // namespace
+
+TEST_CASE("linearizable: a call may throw, and so may the specification") {
+    model::check("as many as are taken", [] { put_and_take(2); });
+    model::check("none", [] { put_and_take(0); });
+    const std::string report = report_of([] { put_and_take(1); }); // both may see the one
+    CHECK(contains(report, "take() throws an exception."));
+}
+#endif
+
 TEST_CASE("linearizable: a history has at most 64 calls") {
     const auto found = model::explore({.may_share_nothing = true}, [] {
         counter<true> c;

@@ -182,7 +182,8 @@ private:
 ///
 /// A body constructs it behind the checked object, and before its threads, so that it is destroyed
 /// when the threads have ended. A call that has not returned then, or in which threads wait for
-/// ever, may be in the order or not. If the threads of a body wait for ever, the report says
+/// ever, may be in the order or not. The same holds for a call that throws. If the specification
+/// throws, the call cannot return in this state. If the threads of a body wait for ever, the report says
 /// whether the specification waits, too.
 ///
 /// If a body calls operations of the object otherwise, they are not judged.

@@ -80,6 +80,7 @@ struct repeated_call {
     int number = -1;
     bool is_complete = false; // its result is compared
     bool waits = false;       // it cannot return in this state
+    bool throws = false;      // an exception has left the specification
     int unordered = -1;       // it must follow this call, and does not
     unsigned answers = 0;     // those of maybe(), one a bit
     unsigned asked = 0;       // how many answers were used

@@ -108,6 +108,9 @@ public:
         if (repeated.waits) {
             return "waits";
         }
+        if (repeated.throws) {
+            return "throws an exception";
+        }
         const std::string result = of_.repeated_text(number);
         return result.empty() ? "returns" : "returns " + result;
     }
@@ -123,8 +126,18 @@ private:
     bool repeat(int number, std::size_t depth, unsigned answers) {
         const bool is_wanted = (wanted_ & one_call(number)) != 0;
         repeated = {.of = &of_, .number = number, .is_complete = is_wanted, .answers = answers};
-        const bool is_same = of_.repeat(number, depth);
-        return (is_same || !is_wanted) && !repeated.waits && repeated.unordered < 0;
+        bool is_same = false;
+#if BIDE_EXCEPTIONS
+        try {
+            is_same = of_.repeat(number, depth);
+        } catch (...) {
+            repeated.throws = true;
+        }
+#else
+        is_same = of_.repeat(number, depth);
+#endif
+        return (is_same || !is_wanted) && !repeated.waits && !repeated.throws &&
+               repeated.unordered < 0;
     }
 
     bool search(call_set done) {
