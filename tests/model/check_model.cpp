@@ -347,6 +347,13 @@ TEST_CASE(
     CHECK(contains(model::to_dot(model::explore({}, synchronised), {}, synchronised), "rf, sw"));
 }
 
+TEST_CASE("checker: JSON is valid UTF-8", "[report]") {
+    const options how{.may_share_nothing = true};
+    const auto body = [] { model::require(false, "\x01 \xc3\xa4 \xff \xc3"); };
+    const std::string text = model::to_json(model::explore(how, body), how, body);
+    CHECK(contains(text, "\\u0001 \xc3\xa4 \\ufffd \\ufffd"));
+}
+
 TEST_CASE("checker: an execution as JSON has its steps and their lines", "[report]") {
     const auto body = five_bugs::ring<relaxed>;
     const auto v = model::explore({}, body);

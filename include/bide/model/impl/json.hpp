@@ -35,19 +35,49 @@ public:
 
     static std::string quoted(const std::string& text) {
         std::string out = "\"";
-        for (const char c : text) {
+        for (std::size_t at = 0; at < text.size(); ++at) {
+            const char c = text[at];
+            const std::size_t size = size_of_character(std::string_view(text).substr(at));
             if (static_cast<unsigned char>(c) < 0x20) {
                 char code[8];
                 std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
                 out += code;
+            } else if (size == 0) {
+                out += "\\ufffd"; // the character that stands for an error
             } else {
-                out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+                out += c == '"' || c == '\\' ? "\\" : "";
+                out += text.substr(at, size);
+                at += size - 1;
             }
         }
         return out + '"';
     }
 
 private:
+    // Returns how many bytes the first character of a text has in UTF-8; 0 if it is not valid.
+    static std::size_t size_of_character(std::string_view text) {
+        const auto first = static_cast<unsigned char>(text.front());
+        const std::size_t size = first < 0x80                    ? 1
+                                 : first >= 0xc2 && first < 0xe0 ? 2
+                                 : first >= 0xe0 && first < 0xf0 ? 3
+                                 : first >= 0xf0 && first < 0xf5 ? 4
+                                                                 : 0;
+        if (size > text.size()) {
+            return 0;
+        }
+        for (std::size_t i = 1; i < size; ++i) {
+            const auto next = static_cast<unsigned char>(text[i]);
+            const bool is_too_small =
+                (first == 0xe0 && next < 0xa0) || (first == 0xf0 && next < 0x90);
+            const bool is_too_large =
+                (first == 0xed && next > 0x9f) || (first == 0xf4 && next > 0x8f);
+            if ((next & 0xc0) != 0x80 || (i == 1 && (is_too_small || is_too_large))) {
+                return 0;
+            }
+        }
+        return size;
+    }
+
     std::string members_;
 };
 
