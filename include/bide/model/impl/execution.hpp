@@ -533,12 +533,7 @@ private:
         }
         running = this;
         heap::inside = t;
-        const bool is_in_round = thread(t).waits.is_in_round();
-        const std::uint64_t before_it = is_in_round ? others(thread(t)) : 0;
         main_.switch_to(thread(t).stack);
-        if (is_in_round && before_it != others(thread(t))) {
-            thread(t).waits.acts();
-        }
         if (ops::unmodified != nullptr) {
             ops::unmodified->switches(t, false);
         }
@@ -577,6 +572,7 @@ private:
     void find_loop(model_thread& t) {
         switch (t.waits.announces(t.wants, memory_, t.stack, t.knows.thread, search_.loops)) {
         case waiting::found::loop:
+            search_.loops.stopped(t.wants.where);
             t.waits.is_unmarked = true;
             t.wants.what = request::kind::pause;
             break;
@@ -588,25 +584,6 @@ private:
             break;
         case waiting::found::nothing: break;
         }
-    }
-    // Returns a hash of what the other threads can see, except global variables: their stacks and
-    // their parts of the heap.
-    std::uint64_t others(const model_thread& t) const {
-        std::uint64_t all = 1;
-        if (heap::on_freed != nullptr) {
-            return all; // plain memory is watched, so its writes are known
-        }
-        for (int n = 0; n < thread_count_; ++n) {
-            const model_thread& other = threads_[index(n)];
-            const heap::region& r = heap::regions[n];
-            if (&other == &t || !other.started) {
-                continue;
-            }
-            all = all * 31 ^ (other.finished ? 0 : other.stack.state());
-            all = all * 31 ^
-                  (r.begin == nullptr ? 0 : digest(r.begin, std::min(r.taken, most_hashed)));
-        }
-        return all;
     }
     // Makes the step. The thread does not run until it is resumed.
     void perform(int n, bool is_suspended = true) {
@@ -651,7 +628,7 @@ private:
         }
         if (is_suspended && t.wants.what == request::kind::read &&
             t.waits.needs_hash(t.wants, search_.loops)) {
-            t.waits.will_read(t.wants, t.stack, n);
+            t.waits.will_read(t.wants, t.stack, n, search_.loops);
         }
         const std::size_t events = memory_.events.size();
         apply(t, chosen);
@@ -1005,7 +982,6 @@ private:
         return out;
     }
 
-    static constexpr std::size_t most_hashed = 64 * 1024; // bytes of one heap
     static constexpr const char* does_not_repeat = "the body does not repeat itself";
     static inline thread_local execution* running = nullptr; // its body runs now
     const options& options_;

@@ -12,13 +12,13 @@
 //                the thread changes nothing in a round, and is at its end what it was at its
 //                beginning, the round can repeat. "Changes nothing": it makes no step except reads,
 //                fences, and read-modify-writes that write the value which was there; it makes no
-//                object and writes no plain data; the stacks and heaps of the other threads keep
-//                their bytes while it runs. "Is what it was": its registers, its stack and its part
-//                of the heap have the same bytes. pause() says the same of a loop.
+//                object and writes no plain data. "Is what it was": its registers, its stack and
+//                its part of the heap have the same bytes. pause() says the same of a loop.
 //   First read   A hash is taken only at places where some execution has read twice (loop_places).
 //                An execution that finds such a place begins again. So all executions treat a place
-//                alike, and the first round counts, too. If a first round differs from the others
-//                in what it leaves in registers, the second one is made as well. Searches of
+//                alike, and the first round counts, too. After a hundred hashes at a place that
+//                have stopped no thread, no more are taken there. If a first round differs from the
+//                others in what it leaves in registers, the second one is made as well. Searches of
 //                schedules have no such places: there, the second round is the first that counts.
 //   Stop         After such a round, the thread makes no step until one of the objects that it has
 //                read gets another value. A round without effect can be cut out of any execution:
@@ -39,7 +39,8 @@
 //                not known, so all that the thread has read since its last change counts.
 //
 // What the checker cannot know: whether a loop writes a global variable that is not watched. The
-// README names that limit.
+// README names that limit. A loop that writes to the stack or the heap of another thread, and ends
+// after some rounds, is refused (try_loops() in execution.hpp).
 
 #include <bide/model/impl/fiber.hpp>
 #include <bide/model/impl/heap.hpp>
@@ -56,17 +57,48 @@ inline bool repeats(const request& r, const memory& m) {
 
 // The places in the source at which some execution has read again what it had read there. There, the
 // state of a thread is known from the first read on. At other places it is not, as a hash takes time.
+// The same holds for a place at which many hashes have found no loop that waits.
 class loop_places {
 public:
-    bool has(site at) const noexcept {
-        return std::any_of(all_.begin(), all_.end(), [&](const site& s) { return is_same(s, at); });
+    bool has(site at) const noexcept { return find(at) != all_.size(); }
+    bool is_hashed(site at) const noexcept {
+        const std::size_t n = find(at);
+        return n != all_.size() && (all_[n].waits || all_[n].hashes != most_hashes);
     }
-    void add(site at) { all_.push_back(at); }
+    void add(site at) { all_.push_back({at}); }
+
+    // The first read of a round was hashed.
+    void hashed(site at) noexcept {
+        if (const std::size_t n = find(at); n != all_.size() && all_[n].hashes != most_hashes) {
+            ++all_[n].hashes;
+        }
+    }
+    // A thread was stopped there.
+    void stopped(site at) noexcept {
+        if (const std::size_t n = find(at); n != all_.size()) {
+            all_[n].waits = all_[n].waits || all_[n].hashes != most_hashes;
+        }
+    }
 
     static bool is_same(site a, site b) noexcept { return a.line == b.line && a.file == b.file; }
 
 private:
-    std::vector<site> all_;
+    static constexpr int most_hashes = 100;
+    struct place {
+        site at;
+        int hashes = 0;
+        bool waits = false; // a thread was stopped there while hashes were taken
+    };
+
+    std::size_t find(site at) const noexcept {
+        std::size_t n = 0;
+        while (n != all_.size() && !is_same(all_[n].at, at)) {
+            ++n;
+        }
+        return n;
+    }
+
+    std::vector<place> all_;
 };
 
 // What is known of the loop in which a thread may be.
@@ -84,15 +116,9 @@ public:
     // The thread changes something, so it does more than wait.
     void acts() noexcept { looks_.clear(); }
 
-    // Returns true if the hashes of the suspended thread are needed, at this step or after it.
+    // Returns true if the hash of the suspended thread is needed.
     bool needs_hash(const request& r, const loop_places& loops) const noexcept {
-        return is_in_round() ||
-               (r.what == request::kind::read && (find(r) != nullptr || loops.has(r.where)));
-    }
-    // Returns true if the state at the beginning of a round is known.
-    bool is_in_round() const noexcept {
-        return std::any_of(looks_.begin(), looks_.end(),
-                           [](const look& l) { return l.state != 0; });
+        return r.what == request::kind::read && (find(r) != nullptr || loops.is_hashed(r.where));
     }
 
     enum class found {
@@ -104,6 +130,7 @@ public:
     // suspended, with the stack `stack`.
     found announces(const request& r, const memory& m, const fiber& stack, int thread,
                     const loop_places& loops) {
+        announced_ = 0;
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r, m))) {
             return found::nothing;
         }
@@ -120,7 +147,8 @@ public:
         }
         last_ = *found_look;
         const auto before = looks_.begin() + (found_look - looks_.data());
-        if (last_.state == 0 || last_.state != state_of(stack, thread, last_.heap)) {
+        announced_ = last_.state == 0 ? 0 : state_of(stack, thread, last_.heap);
+        if (last_.state == 0 || last_.state != announced_) {
             std::rotate(before, before + 1, looks_.end()); // in the order of the last visits
             return last_.state == 0 && !loops.has(r.where) ? found::place : found::nothing;
         }
@@ -132,11 +160,14 @@ public:
         looks_.clear();
         return found::loop;
     }
-    // Called before the thread reads. Only this thread runs until its next announcement, so each
-    // difference is its own. Requires: the thread is suspended, and needs_hash().
-    void will_read(const request& r, const fiber& stack, int thread) {
+    // Called before the thread reads. Requires: the thread is suspended, and needs_hash().
+    void will_read(const request& r, const fiber& stack, int thread, loop_places& loops) {
         if (look* const now = find(r)) {
-            now->state = last_.state = state_of(stack, thread, now->heap);
+            if (now->state == 0) {
+                loops.hashed(r.where);
+            }
+            now->state = last_.state =
+                announced_ != 0 ? announced_ : state_of(stack, thread, now->heap);
         }
     }
     // The thread has read `message` of `object`.
