@@ -288,10 +288,11 @@ private:
         return is_left_out ? stack : (stack ^ digest(heap::regions[thread].begin, heap_size)) | 1;
     }
 
-    seen looked_;             // since the last change that the thread has made
-    seen newer_;              // `looked_` when the thread was stopped last
-    std::vector<look> looks_; // in the order of the last visits
-    look last_;               // of the last announced read
+    seen looked_;                 // since the last change that the thread has made
+    seen newer_;                  // `looked_` when the thread was stopped last
+    std::vector<look> looks_;     // in the order of the last visits
+    look last_;                   // of the last announced read
+    std::uint64_t announced_ = 0; // the hash at the last announcement; 0: none was taken
 };
 
 }}} // namespace bide::BIDE_ABI::model::detail
