@@ -273,9 +273,9 @@ TEST_CASE("misuse: a loop that gives up is not taken for one that waits") {
             const auto v = model::explore({}, gives_up(rounds, sleeps));
             CHECK(v.what == failure::refused);
             CHECK(contains(v.message, "goes on after " + std::to_string(rounds) + " more rounds"));
-            // It has its line where steps have theirs: not in a program for another processor.
-            CHECK(contains(v.message, "misuse_model.cpp:") ==
-                  contains(v.trace, "misuse_model.cpp:"));
+#if defined(__x86_64__) // an emulator of another processor does not find the lines of calls
+            CHECK(contains(v.message, "misuse_model.cpp:"));
+#endif
         }
     }
     // The count is in a block of another thread, where the checker does not look for one.
