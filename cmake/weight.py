@@ -40,11 +40,11 @@ BUDGETS = {
     "channel/channel.hpp": (20, 3920, 113),
     "channel/select.hpp": (26, 5380, 129),
     "task/task.hpp": (27, 5420, 125),
-    "sched/scheduler.hpp": (47, 9720, 207),
+    "sched/scheduler.hpp": (47, 9690, 207),
     "sched/scheduler.hpp BIDE_COMPILED": (37, 6900, 184),
-    "parallel/fork_join.hpp": (53, 11140, 216),
-    "parallel/parallel_for.hpp": (54, 11580, 218),
-    "bide.hpp": (101, 20180, 245),
+    "parallel/fork_join.hpp": (53, 11110, 216),
+    "parallel/parallel_for.hpp": (54, 11550, 218),
+    "bide.hpp": (101, 20150, 245),
     "bide.hpp BIDE_COMPILED": (90, 17060, 221),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
