@@ -509,8 +509,8 @@ private:
 };
 
 /// Is a lock. unlock() synchronises with the next lock(), so two threads that hold it at once have
-/// no order. A lock that is FIFO has two calls: arrive(), which must have returned before others
-/// arrive, and lock(), for the same number.
+/// no order. A lock that is FIFO has two calls: arrive(), which must have returned before the
+/// next thread arrives, and lock(), for the same number.
 class mutex {
 public:
     /// Locks it. Waits while it is locked.

@@ -13,17 +13,13 @@
 /// my_counter<bide::test::atomic> counter; // in a test
 /// \endcode
 
-#include <bide/core/platform.hpp>
+#include <bide/core/detail/switch_after.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace test {
 
 /// Lets a test::scheduler with switch_places::operations run other tasks inside of this call. On
 /// other threads, and in other simulations, does nothing.
-inline void switch_point() noexcept {
-    if (auto* const simulated = bide::detail::simulated_machine::here()) {
-        simulated->switch_point();
-    }
-}
+inline void switch_point() noexcept { const bide::detail::switch_after here; }
 
 /// A std::atomic with a switch_point() after each access. So other tasks may run between any two
 /// accesses. All accesses are sequentially consistent, because the tasks run one at a time. Outside
@@ -32,13 +28,7 @@ template <class T> class atomic {
     using order = std::memory_order;
     static constexpr order seq_cst = order::seq_cst;
     using inner = native_platform::atomic<T>;
-
-    class after {
-    public:
-        after() noexcept = default;
-        after& operator=(after&&) = delete;
-        ~after() { switch_point(); }
-    };
+    using after = bide::detail::switch_after;
 
 public:
     using value_type = T; ///< Names the type of the value.

@@ -38,6 +38,7 @@
 #endif
 #if BIDE_SWITCH_POINTS
 #include <bide/core/detail/switch_after.hpp>
+#define BIDE_SWITCH_AFTER() const ::bide::detail::switch_after bide_switch_after
 #else
 #define BIDE_SWITCH_AFTER() static_cast<void>(0)
 #endif

@@ -2,7 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_SWITCH_AFTER_HPP
 #define BIDE_CORE_DETAIL_SWITCH_AFTER_HPP
 
-// Do not include this header: core/detail/noted.hpp includes it if BIDE_SWITCH_POINTS is 1.
+// A place at which a simulation may run other tasks: behind each operation of bide if
+// BIDE_SWITCH_POINTS is 1 (core/detail/noted.hpp), and behind each access to a test::atomic.
 
 #include <bide/core/platform.hpp>
 
@@ -21,7 +22,5 @@ public:
 };
 
 }}} // namespace bide::BIDE_ABI::detail
-
-#define BIDE_SWITCH_AFTER() const ::bide::detail::switch_after bide_switch_after
 
 #endif

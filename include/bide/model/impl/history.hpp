@@ -56,7 +56,7 @@ public:
 
     // Returns true if there is an order of the calls in `wanted` with the results that they had.
     // The other calls may be in the order, at places that are possible for them, with any result.
-    // If `until_blocked` is true, the others are not in the order: each of them waits at its end.
+    // If `until_blocked` is true, the other calls are not in the order: each waits at its end.
     bool has_order(call_set wanted, bool until_blocked = false) {
         wanted_ = wanted;
         until_blocked_ = until_blocked;
@@ -204,7 +204,7 @@ private:
     call_set wanted_ = 0;
     bool until_blocked_ = false;
     std::vector<int> path_;
-    std::vector<int> best_; // the longest order of the wanted calls, with others between them
+    std::vector<int> best_; // the longest order of the wanted calls, with other calls between them
     std::pair<int, std::size_t> best_score_;
 };
 

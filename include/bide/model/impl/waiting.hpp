@@ -18,7 +18,7 @@
 //                An execution that finds such a place begins again. So all executions treat a place
 //                alike, and the first round counts, too. After a hundred hashes at a place that
 //                have stopped no thread, no more are taken there. If a first round differs from the
-//                others in what it leaves in registers, the second one is made as well. Searches of
+//                later ones in what it leaves in registers, the second one is made as well. Searches of
 //                schedules have no such places: there, the second round is the first that counts.
 //   Stop         After such a round, the thread makes no step until one of the objects that it has
 //                read gets another value. A round without effect can be cut out of any execution:
