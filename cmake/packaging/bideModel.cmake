@@ -57,8 +57,10 @@ function(bide_add_model name)
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
     target_link_libraries(${name} PRIVATE bide::model ${arg_LIBRARIES})
     target_compile_options(${name} PRIVATE "$<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-O1;-fno-sanitize=all>")
-    # The runtime of ThreadSanitizer has an operator new and functions of the names of the checker's.
-    target_link_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-fno-sanitize=thread>)
+    # The runtime of ThreadSanitizer has an operator new and functions of the names of the checker's. With
+    # UNMODIFIED, the checker defines what the other runtimes define, too.
+    set(foreign $<IF:$<BOOL:${arg_UNMODIFIED}>,all,thread>)
+    target_link_options(${name} PRIVATE $<$<NOT:$<CXX_COMPILER_ID:MSVC>>:-fno-sanitize=${foreign}>)
     if(arg_WATCH AND arg_UNMODIFIED)
         message(FATAL_ERROR "bide_add_model(${name}): UNMODIFIED includes WATCH")
     endif()
