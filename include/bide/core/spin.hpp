@@ -50,16 +50,21 @@ public:
         }
     }
 
-    /// Spins for about 1 us, or until `done()` returns true. For a caller that is in no queue yet.
-    template <class Done> static void briefly(Done&& done) noexcept {
+    /// Spins for `pauses` pauses (64 of them take 1 to 3 us), or until `done()` returns true. For a
+    /// caller that is in no queue yet.
+    /// Returns: true if done() returned true.
+    template <class Done> static bool briefly(Done&& done, int pauses = 64) noexcept {
         if constexpr (!Platform::model) {
-            if (Platform::template local<history>().single) {
-                return;
-            }
-            for (int i = 0; i < 64 && !done(); ++i) {
-                Platform::pause();
+            if (!Platform::template local<history>().single) {
+                for (int i = 0; i < pauses; ++i) {
+                    if (done()) {
+                        return true;
+                    }
+                    Platform::pause();
+                }
             }
         }
+        return false;
     }
 
     /// Calls `done()` 5 times within about 0.5 us, with growing pauses. Use it for a change that

@@ -160,9 +160,10 @@ private:
 
     // Spins on the word, so that the last arrival need not wake this thread. Each read takes the
     // cache line from the next arrival. So the thread pauses between two reads, the longer the more
-    // arrivals are missing. If the spin fails, the thread yields 8 times, because the thread of a
-    // missing arrival may be on the same processor.
+    // arrivals are missing. A thread whose arrival is missing may want this processor. So the thread
+    // yields twice before it spins for long, and 8 times after.
     bool spin(phase p) noexcept {
+        using spins = basic_spin<Platform>;
         word pauses = 0; // until the next read
         const auto passed = [this, p, &pauses]() noexcept {
             if (pauses-- > 1) {
@@ -173,8 +174,9 @@ private:
             pauses = seen / one < 128 ? seen / one / 2 : 64;
             return phase_of(seen) != p;
         };
-        return basic_spin<Platform>::until(passed) ||
-               basic_spin<Platform>::yielding([this, p]() noexcept { return has_passed(p); }, 8);
+        const auto has = [this, p]() noexcept { return has_passed(p); };
+        return spins::briefly(passed, 16) || spins::yielding(has, 2) || spins::until(passed) ||
+               spins::yielding(has, 8);
     }
 
     word next_phase(word seen) const noexcept {
