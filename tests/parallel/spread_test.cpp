@@ -262,48 +262,61 @@ TEST_CASE("spread: a worker that becomes free while another one is in a long lea
 
 namespace {
 
-// A task starts while all workers are in a loop that does not end before.
+// A task starts while all workers are in a loop that does not end before. A thread is known by its
+// id, because it may run a worker for which it was not started.
 template <bool FromWorker> void start_task_in_loop(scheduler& s, std::size_t grain) {
     INFO(s.concurrency() << " workers, grain " << grain << ", from a worker: " << FromWorker);
     std::stop_source stop;
-    std::atomic<bool> is_spawned{false};
-    std::array<std::atomic<bool>, 3>
-        visited{}; // by a worker; the caller, if it is none, is the last
-    unsigned caller = 2;
+    std::array<std::atomic<std::thread::id>, 3> visitors{}; // in the order in which they come
     std::atomic<bool> ran{false};
-    const auto task = [&] { ran = true; };
-    const auto loop = [&] {
-        const auto end = std::chrono::steady_clock::now() + test::patience / 2;
-        bide::parallel_for(
-            {s, {.grain = grain, .stop = stop.get_token(), .yield_to_tasks = true}}, std::size_t{0},
-            std::numeric_limits<std::size_t>::max(), [&](std::size_t) {
-                const unsigned me = s.this_worker().value_or(2);
-                visited[me] = true;
-                if (FromWorker && me == caller && visited[1 - me] && !is_spawned.exchange(true)) {
-                    s.spawn(task).detach(); // lies in the LIFO slot of this worker
-                }
-                const bool is_late = std::chrono::steady_clock::now() > end;
-                if (ran || is_late) {
-                    stop.request_stop();
-                }
-            });
+    std::atomic<bool> is_late{false};
+    std::optional<bide::join_handle<void>> spawned;
+    const auto spawn = [&] { spawned.emplace(s.spawn([&] { ran = true; })); };
+    // All visitors have come, of which the caller is one.
+    const auto all_visit = [&] { return visitors[FromWorker ? 1 : 2].load() != std::thread::id(); };
+    const auto visit = [&] {
+        for (auto& visitor : visitors) {
+            std::thread::id none;
+            if (visitor.compare_exchange_strong(none, std::this_thread::get_id()) ||
+                none == std::this_thread::get_id()) {
+                return;
+            }
+        }
     };
-    const auto loop_ends = [&] {
+    const auto loop = [&] {
+        const auto caller = std::this_thread::get_id();
+        const auto end = std::chrono::steady_clock::now() + test::patience / 2;
+        bool is_spawned = !FromWorker;
         try {
-            loop();
+            bide::parallel_for(
+                {s, {.grain = grain, .stop = stop.get_token(), .yield_to_tasks = true}},
+                std::size_t{0}, std::numeric_limits<std::size_t>::max(), [&](std::size_t) {
+                    visit();
+                    if (std::this_thread::get_id() == caller && !is_spawned && all_visit()) {
+                        is_spawned = true;
+                        spawn(); // lies in the LIFO slot of this worker
+                    }
+                    if (std::chrono::steady_clock::now() > end) {
+                        is_late = true;
+                    }
+                    if (ran || is_late) {
+                        stop.request_stop();
+                    }
+                });
         } catch (const bide::stopped_error&) {
         }
     };
     if constexpr (FromWorker) {
-        s.spawn([&] {
-             caller = s.this_worker().value();
-             loop_ends();
-         }).join();
+        s.spawn(loop).join();
     } else {
-        test::team outside(1, [&](int) { loop_ends(); });
-        CHECK(test::eventually([&] { return visited[0] && visited[1] && visited[2]; }));
-        s.spawn(task).detach();
+        test::team outside(1, [&](int) { loop(); });
+        CHECK(test::eventually(all_visit));
+        spawn();
         outside.join();
+    }
+    CHECK_FALSE(is_late);
+    if (spawned) {
+        std::move(*spawned).join();
     }
     CHECK(ran);
 }
