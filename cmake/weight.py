@@ -33,18 +33,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # which are those of g++ with libstdc++ 12, and are not checked with others. Behind the header, a macro to define.
 BUDGETS = {
     "sync/mutex.hpp": (16, 2350, 92),
-    "sync/shared_mutex.hpp": (16, 2580, 94),
+    "sync/shared_mutex.hpp": (16, 2590, 94),
     "sync/semaphore.hpp": (17, 2870, 94),
-    "sync/event.hpp": (17, 2640, 87),
+    "sync/event.hpp": (17, 2650, 87),
     "sync/condition_variable.hpp": (17, 3050, 96),
     "channel/channel.hpp": (20, 3920, 113),
     "channel/select.hpp": (26, 5380, 129),
-    "task/task.hpp": (27, 5420, 125),
-    "sched/scheduler.hpp": (47, 9700, 207),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6900, 184),
-    "parallel/fork_join.hpp": (53, 11110, 216),
-    "parallel/parallel_for.hpp": (54, 11550, 218),
-    "bide.hpp": (101, 20150, 245),
+    "task/task.hpp": (27, 5430, 125),
+    "sched/scheduler.hpp": (47, 9730, 207),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6910, 184),
+    "parallel/fork_join.hpp": (53, 11140, 216),
+    "parallel/parallel_for.hpp": (54, 11590, 218),
+    "bide.hpp": (101, 20180, 245),
     "bide.hpp BIDE_COMPILED": (90, 17060, 221),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]

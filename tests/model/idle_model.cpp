@@ -224,6 +224,23 @@ TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is defer
     });
 }
 
+TEST_CASE("idle: beside a push, two wakes of a worker wake two, which count as searching") {
+    model::check("end_search() and wake_another()", [] {
+        scene s(4);
+        MODEL_REQUIRE(s.i.start_search());
+        s.i.announce(1, false, false);
+        s.i.announce(2, false, false);
+        s.push_beside(); // relies on a searcher
+        const unsigned first = s.i.end_search(true);
+        const unsigned second = s.i.wake_another(1);
+        s.end_push();
+        MODEL_REQUIRE(first == 1);
+        MODEL_REQUIRE(second == 2);
+        MODEL_REQUIRE(s.woken == none);
+        s.require_counts(0, 2);
+    });
+}
+
 TEST_CASE("idle: a push that relies on a searcher wakes a worker later") {
     model::check_weak("push, the searcher ends", [] {
         scene s(3);

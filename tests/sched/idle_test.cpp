@@ -23,6 +23,7 @@ unsigned searchers(idle& i) {
 //   timed:2     the same, and becomes the timed sleeper if there is none
 //   retract:2   worker 2 finds a job before it sleeps
 //   search      a worker starts a search. end: a worker ends one. more: it has seen more jobs
+//   another:2   a worker that has found a job sees two further ones
 //   wake        a push. lifo: a push that a timed sleeper would find. brief: a brief arm
 //   blocked:1   so many more workers are blocked
 std::string result_of(idle& i, const std::string& step) {
@@ -46,6 +47,7 @@ std::string result_of(idle& i, const std::string& step) {
            : verb == "search"    ? truth(i.start_search())
            : verb == "end"       ? woken(i.end_search(false))
            : verb == "more"      ? woken(i.end_search(true))
+           : verb == "another"   ? woken(i.wake_another(worker))
            : verb == "wake"      ? woken(i.wake_one())
            : verb == "lifo"      ? woken(i.wake_unless_timed())
            : verb == "brief"     ? woken(i.wake_for_brief_arm())
@@ -72,6 +74,10 @@ const story stories[] = {
      "end=0 end=1 end=- searching=0 sleepers=0"}, // the chain goes on until a worker finds nothing
     {"a searcher that finds nothing ends the chain of wakes", 4,
      "sleep:0 sleep:1 search=yes wake=- end=0 sleep:0* searching=0 sleepers=2 search=yes end=-"},
+    {"a worker that sees many jobs wakes more workers, until enough of them search", 8,
+     "sleep:0 sleep:1 sleep:2 sleep:3 sleep:4 search=yes more=0 another:0=- "
+     "another:1=1 another:1=2 another:1=3 another:1=- searching=4 sleepers=1 "
+     "another:2=4 another:9=- searching=5 sleepers=0 sleep:4* end=- end=- end=- end=4"},
     {"a worker that retracts continues the chain of wakes", 4,
      "sleep:0 sleep:1 search=yes wake=- sleep:2* retract:2=yes searching=1 end=0"},
     {"a worker that was woken before it retracts continues it, too", 4,

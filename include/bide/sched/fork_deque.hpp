@@ -215,11 +215,11 @@ public:
         return has_no_public(range_.load(std::memory_order_seq_cst));
     }
 
-    /// Returns true if there is a job, public or private.
-    bool has_jobs() const noexcept {
+    /// Returns how many jobs there are, public or private.
+    depth_type jobs() const noexcept {
         // Order: relaxed, both; a hint.
-        const word seen = range_.load(std::memory_order_relaxed);
-        return bottom_.load(std::memory_order_relaxed) > top_of(seen);
+        const depth_type top = top_of(range_.load(std::memory_order_relaxed));
+        return (std::max)(bottom_.load(std::memory_order_relaxed), top) - top;
     }
 
     /// Returns false if thieves cannot publish, because the system has no heavy fence.

@@ -56,6 +56,9 @@
 // and the announcement clears the bit. That is safe: every push that has set the bit comes before
 // the look of this worker. If that look finds a job, retract() sets the bit again.
 //
+// A worker that has found a job and sees many more may wake a second worker (wake_another()). That
+// worker counts as a searcher. One more searcher does not affect the invariant.
+//
 // A worker that is awake may move a job between two queues. During the move, the job is in neither
 // queue, and a look may miss it. After the move, the worker reads the word as a pusher does, or
 // ends its search with `more`. So a worker that announces later sees the job [idle.handed_over]. If
@@ -159,6 +162,17 @@ public:
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS checks this value.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
+    }
+
+    /// Called by a worker that has ended its search and sees `jobs` further jobs. Returns a
+    /// sleeping worker that the caller must unpark. Returns `none` if no worker sleeps, or if the
+    /// workers that search are enough: at least 2 * jobs + 2. So the number of awake workers
+    /// doubles with each wake, where end_search() alone wakes one worker after the other.
+    [[nodiscard]] unsigned wake_another(unsigned jobs) noexcept {
+        // Order: relaxed; the CAS checks this value.
+        return jobs == 0
+                   ? none
+                   : decide(word_.load(std::memory_order_relaxed), spread_policy{2 * jobs + 2});
     }
 
     /// Adds the caller to the sleepers. If `searching` is true, the caller counts as searching, and
@@ -270,6 +284,13 @@ private:
             return !woken && (seen & sleeping_) != 0 && (seen & leaves_it) == 0 ? seen | deferred
                                                                                 : seen;
         }
+    };
+    struct spread_policy {
+        unsigned searchers; // so many are enough
+        bool wakes(word seen) const noexcept {
+            return (seen & sleeping_) != 0 && count(seen, searching_) < searchers;
+        }
+        word next(word seen, bool) const noexcept { return seen; }
     };
     struct search_end_policy {
         bool more;

@@ -22,7 +22,8 @@
 //   fork-joins        the oldest arm: a function of a fork-join (basic_arm_source in worker.hpp)
 //
 // If the worker finds nothing, it sleeps. If its last job was an arm of a fork-join, the worker
-// first continues to search, for as long as a wake would take. The sleep protocol (idle.hpp) has
+// first continues to search, for as long as a wake would take, unless there are fewer processors
+// than workers. The sleep protocol (idle.hpp) has
 // three steps: announce the sleep, check every queue once more, sleep. Each push makes its job
 // visible and then asks idle.hpp which worker to wake [idle.announce].
 //
@@ -672,7 +673,9 @@ private:
             if (searching) {
                 bool more = woken && !w.take_woken_for_pinned();
                 runnable* r = search(w, is_timed, leaves_arms, more);
-                if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
+                // The next arm may come soon. If there are fewer processors than workers, another
+                // worker needs the processor more than this spin.
+                if (r == nullptr && std::exchange(w.ran_arm, false) && least_spin_ns() != 0) {
                     basic_spin<Platform>::until(
                         [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
                         least_spin_ns());
@@ -684,7 +687,7 @@ private:
                     // sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
-                    unpark(idle_.end_search(more));
+                    wake_after_search(w, *r, more);
                     replace_blocked();
                     w.found_ns = Platform::now();
                     w.global_interval.wake(w.found_ns);
@@ -725,6 +728,19 @@ private:
                 }
             }
             searching = true;
+        }
+    }
+
+    // Ends the search of `w`, which has found `r`, and wakes up to two workers. The second wake is
+    // for further arms of a fork-join whose arms take long (fork_lane.hpp).
+    void wake_after_search(worker& w, const runnable& r, bool more) noexcept {
+        const unsigned first = idle_.end_search(more);
+        unpark(first);
+        const unsigned jobs = &r == &w.arm ? w.arm.more_wakes : 0;
+        const unsigned second = idle_.wake_another(jobs);
+        unpark(second);
+        if (first == idle_.none && second != idle_.none) {
+            unpark(idle_.wake_another(jobs));
         }
     }
 
@@ -975,6 +991,9 @@ private:
             return nullptr;
         }
         const std::int64_t now = Platform::now();
+        const std::int64_t took = now - w.arm_begin_ns;
+        w.arm_ns = w.arm_ns == never ? took : w.arm_ns + (took - w.arm_ns) / 4;
+        w.arm_begin_ns = now;
         if (now - w.found_ns >= longest_arms_ns || !arms()->take_next_arm(w, now)) {
             return nullptr;
         }

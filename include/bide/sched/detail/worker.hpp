@@ -449,6 +449,7 @@ template <class Platform> struct basic_posted_fork : runnable {
     basic_fork_job<Platform>* what = nullptr;
     basic_fork_lane<Platform>* from = nullptr;
     basic_fork_limits<Platform> limits;
+    unsigned more_wakes = 0; // the arms of `from` for which a second worker is woken
 };
 
 template <class Platform>
@@ -505,6 +506,8 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the timed sleeper
     std::int64_t found_ns = 0;       // when its last search has found a job
+    std::int64_t arm_begin_ns = 0;   // when its last arm began
+    std::int64_t arm_ns = never;     // how long its arms take, on average; never: not known
     runnable* yielded = nullptr;     // must be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it is a chain that has paused
     bool is_searching = false;       // its pushes wake no worker; end_search() does
