@@ -39,12 +39,12 @@ BUDGETS = {
     "sync/condition_variable.hpp": (17, 3050, 96),
     "channel/channel.hpp": (20, 3920, 113),
     "channel/select.hpp": (26, 5380, 129),
-    "task/task.hpp": (27, 5420, 125),
-    "sched/scheduler.hpp": (47, 9700, 207),
+    "task/task.hpp": (27, 5430, 125),
+    "sched/scheduler.hpp": (47, 9750, 207),
     "sched/scheduler.hpp BIDE_COMPILED": (37, 6900, 184),
-    "parallel/fork_join.hpp": (53, 11110, 216),
-    "parallel/parallel_for.hpp": (54, 11550, 218),
-    "bide.hpp": (101, 20150, 245),
+    "parallel/fork_join.hpp": (53, 11160, 217),
+    "parallel/parallel_for.hpp": (54, 11610, 218),
+    "bide.hpp": (101, 20190, 245),
     "bide.hpp BIDE_COMPILED": (90, 17060, 221),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
