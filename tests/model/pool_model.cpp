@@ -370,6 +370,8 @@ struct job : bide::runnable {
     job* forks = nullptr;                // forks this job as a child
     parker* sleeps = nullptr;            // blocks its thread until this has a token
     parker* wakes = nullptr;             // leaves a token
+    job* awaits = nullptr;               // pushes this job, and runs it inside if it is still there
+    job* waits = nullptr;                // pushes this job if its wait for `awaits` begins
     atomic<bool> done{false};
 
     void execute() noexcept;
@@ -542,6 +544,24 @@ struct bell : model::timed {
     atomic<bool> done{false};
 };
 
+// The wait of a job for the job that it runs inside. Both lie in the frame of execute().
+struct inside : bide::detail::inner_job {
+    explicit inside(job& whose)
+        : inner_job{bide::waker(
+              [](void* self) noexcept {
+                  auto& me = *static_cast<inside*>(self);
+                  me.waits = me.waits + 1;
+                  if (job* const next = me.of.waits) {
+                      me.of.of->push_local(*me.of.of->all.current_worker(), *next);
+                  }
+              },
+              this)},
+          of(whose) {}
+
+    job& of;
+    var<int> waits{0};
+};
+
 void job::execute() noexcept {
     MODEL_REQUIRE(pushed == 1);
     MODEL_REQUIRE(only == nullptr || only == platform::local<home>().of);
@@ -567,6 +587,16 @@ void job::execute() noexcept {
     }
     if (adds != nullptr) {
         c.all.current_worker()->timers.add(*adds);
+    }
+    if (awaits != nullptr) {
+        c.push_local(*c.all.current_worker(), *awaits);
+        inside wait(*this);
+        if (bide::worker_local<platform>::get().host->run_inside(*awaits, wait)) {
+            MODEL_REQUIRE(awaits->ran == 1);
+            MODEL_REQUIRE(wait.waits == (awaits->sleeps != nullptr ? 1 : 0));
+        } else {
+            MODEL_REQUIRE(wait.waits == 0);
+        }
     }
     if (sleeps != nullptr) {
         sleeps->park();
@@ -692,6 +722,36 @@ TEST_CASE("pool: a worker does not sleep while its own slot is full") {
         s.start();
         s.end();
     });
+}
+
+// A job awaits the one that it has pushed, which runs inside of it, or another worker takes it.
+void awaits_its_job(unsigned n, std::int64_t nap = 0) {
+    shift s({n, true, nullptr, nap}, 2);
+    s.all[0].awaits = &s.all[1];
+    s.push(0);
+    s.start();
+    s.end();
+}
+
+// The awaited job blocks until a job has run that the first one pushes when its wait begins. So the
+// wait begins before the thread blocks, and another thread finds that job.
+void awaits_a_job_that_blocks(unsigned n) {
+    shift s(workers(n), 3);
+    s.all[0].awaits = &s.all[1];
+    s.all[0].waits = &s.all[2];
+    s.block(1, 2);
+    s.push(0);
+    s.start_with_stand_in();
+    s.end();
+}
+
+TEST_CASE(
+    "pool: an awaited job runs inside of the one that awaits it, or another worker takes it") {
+    model::check("one worker", [] { awaits_its_job(1); });
+    check_at_random("two workers, at random", [] { awaits_its_job(2); });
+    check_at_random("two workers that nap, at random", 2, [] { awaits_its_job(2, 100'000); });
+    check_at_random("one worker, the awaited job blocks, at random",
+                    [] { awaits_a_job_that_blocks(1); });
 }
 
 TEST_CASE("pool: stop() ends all workers, in every state") {

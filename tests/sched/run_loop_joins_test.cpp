@@ -1,10 +1,12 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/strand.hpp>
 #include <support/sched.hpp>
 
 // A task of a loop that awaits another task. If that one is the next job of the loop, it runs inside of
-// the job that awaits it.
+// the job that awaits it. The same holds on a scheduler, if the awaited task is in the worker's LIFO slot.
 
 using namespace bide;
 using bide::this_task::yield;
@@ -242,4 +244,164 @@ TEST_CASE("run_loop: a task that joins one task after the other lets timers and 
     loop.spawn(sleeps).detach();
     loop.run_until(busy());
     CHECK(over);
+}
+
+TEST_CASE("scheduler: a task that awaits the task that it spawned last does not wait for it",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(1, true));
+    std::string last;
+    std::string other;
+    const auto dumps = [&](std::string& to) -> task<> {
+        to = test::dump_of(s);
+        co_return;
+    };
+    s.spawn([&]() -> task<> {
+         co_await s.spawn(dumps(last));
+         auto older = s.spawn(dumps(other));
+         s.spawn([] {}).detach();
+         co_await std::move(older);
+     }).join();
+    CHECK(last.find("waiting tasks: 0") != std::string::npos);
+    CHECK(other.find("waiting tasks: 1") != std::string::npos);
+}
+
+TEST_CASE("scheduler: a task that awaits another one has its outcome, and learns of its own end",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::each_of({1, 2}));
+    order o;
+    std::optional<join_handle<>> outer;
+    event began;
+    semaphore ended(0);
+    const auto fails = []() -> task<> {
+        throw std::runtime_error("failed");
+        co_return;
+    };
+    const auto cancels = [&]() -> task<> {
+        o.emplace_back(outer->cancel() ? "cancelled" : "too late");
+        co_return;
+    };
+    const auto yields = [&]() -> task<> {
+        co_await yield();
+        o.emplace_back("child");
+    };
+    outer = s.spawn([&]() -> task<> {
+        co_await began.async_wait();
+        co_await joins(o, s.spawn(fails));
+        co_await joins(o, s.spawn(yields));
+        co_await joins(o, s.spawn(cancels));
+        ended.release();
+    });
+    began.set();
+    CHECK(ended.try_acquire_for(test::patience));
+    std::move(*outer).join();
+    CHECK(o == order{"failed", "child", "joined", "cancelled", "stopped"});
+}
+
+// The awaited task blocks its thread until the task that awaits it has ended. The worker may be taken
+// over by another thread, or not.
+TEST_CASE("scheduler: a task goes on while the task that it awaits blocks the thread of both",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::each_of({1, 3}));
+    const int depth = GENERATE(0, 2);
+    semaphore began(0);
+    semaphore ended(0);
+    semaphore over(0);
+    order o;
+    bool has_ended = false;
+    const auto blocks = [&]() -> task<> {
+        began.release();
+        has_ended = ended.try_acquire_for(test::patience);
+        over.release();
+        co_return;
+    };
+    const auto joiner = [&](int left, const auto& again) -> task<> {
+        if (left == 0) {
+            co_await s.spawn(blocks);
+        } else {
+            co_await s.spawn(again(left - 1, again));
+        }
+    };
+    auto outer = s.spawn([&]() -> task<> {
+        co_await joins(o, s.spawn(joiner(depth, joiner)));
+        ended.release(2);
+    });
+    CHECK(began.try_acquire_for(test::patience));
+    CHECK(outer.cancel());
+    std::move(outer).join();
+    CHECK(over.try_acquire_for(test::patience));
+    CHECK(has_ended);
+    s.shutdown();
+    CHECK(o.front() == "stopped");
+}
+
+TEST_CASE("scheduler: a task of a strand leaves the strand while it awaits another task",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(2, true));
+    strand serial(s);
+    semaphore told(0);
+    const auto tells = [&]() -> task<> {
+        co_await serial.schedule();
+        told.release();
+    };
+    bool was_told = false;
+    const auto blocks = [&]() -> task<> {
+        s.spawn(tells).detach();
+        was_told = !serial.is_here() && told.try_acquire_for(test::patience); // needs the strand
+        co_return;
+    };
+    const auto awaits = [&]() -> task<> { co_await s.spawn(blocks); };
+    SECTION("a task that runs completely on it") { s.spawn(serial.run(awaits())).join(); }
+    SECTION("a task that has moved to it") {
+        s.spawn([&]() -> task<> {
+             co_await serial.schedule();
+             co_await awaits();
+         }).join();
+    }
+    CHECK(was_told);
+}
+
+TEST_CASE("scheduler: joins inside of joins take no stack without limit, also if they block",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(2, true));
+    semaphore never(0);
+    const bool blocks = GENERATE(false, true);
+    bool is_early = false;
+    const auto sum = [&](int n, const auto& again) -> task<std::uint64_t> {
+        if (n == 0) {
+            co_return 0;
+        }
+        if (blocks) {
+            is_early = never.try_acquire_for(1us);
+        }
+        const std::uint64_t rest = co_await s.spawn(again(n - 1, again));
+        co_return rest + static_cast<std::uint64_t>(n);
+    };
+    const int depth = blocks ? 1'000 : 50'000;
+    const auto all = static_cast<std::uint64_t>(depth);
+    CHECK(s.spawn(sum(depth, sum)).join() == all * (all + 1) / 2);
+}
+
+TEST_CASE("scheduler: a task that joins one task after the other lets all other jobs have turns",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(1, true));
+    std::atomic<int> over{0};
+    const auto sleeps = [&]() -> task<> {
+        co_await this_task::sleep_for(1ms);
+        ++over;
+    };
+    const auto yields = [&]() -> task<> {
+        co_await yield();
+        ++over;
+    };
+    const auto busy = [&]() -> task<> {
+        s.spawn(yields).detach();
+        s.spawn(sleeps).detach();
+        while (over != 3) {
+            co_await s.spawn([] {});
+        }
+    };
+    auto ends = s.spawn(busy);
+    s.spawn([&] { ++over; }).join(); // from outside
+    std::move(ends).join();
+    CHECK(over == 3);
 }

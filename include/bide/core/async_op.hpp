@@ -577,16 +577,17 @@ private:
 // wake and no atomic operation. If the inner job waits, the awaiting task waits for the inner job
 // as for any other job.
 //
-// The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
-// are queued when it ends, the awaiting task continues after them. An inner job changes nothing for
-// a cancellation: if the awaiting task is cancelled before the inner job runs, or by the inner job,
-// the wait is stopped. Only a wait without limits has an inner job, because limits are not armed
-// while the inner job runs.
+// The order of the jobs stays the same. The awaited job was the next one in any case. On a loop, if
+// other jobs are queued when it ends, the awaiting task continues after them. An inner job changes
+// nothing for a cancellation: if the awaiting task is cancelled before the inner job runs, or by
+// the inner job, the wait is stopped. Only a wait without limits has an inner job, because limits
+// are not armed while the inner job runs.
 //
-// The inner job may block its thread, and the host may then run other jobs inside of the inner one.
-// These other jobs may cancel the awaiting task, which then continues. So before the host runs
-// these jobs, it calls the waker `begin_wait` of each inner_job, the innermost one first. The call
-// begins the wait of the task that awaits this job. From then on, the awaiting task may continue or
+// The inner job may block its thread. The host may then run other jobs inside of the inner one, or
+// another thread runs them. These other jobs may cancel the awaiting task, which then continues. So
+// before the host runs these jobs, or leaves them to another thread, it calls the waker
+// `begin_wait` of each inner_job, the innermost one first. The call begins the wait of the task
+// that awaits this job. From then on, the awaiting task may continue or
 // be destroyed before the inner job returns. So after the inner job, await_suspend() first reads
 // `has_begun_wait` in the inner_wait, which lies on the stack. If that flag is true,
 // await_suspend() accesses nothing else.
@@ -694,13 +695,17 @@ private:
             : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
 
         // Runs the job that completes the wait. Returns false if that job did not run here. There
-        // are three reasons: the host did not run it, the coroutine is not part of the task that
-        // runs on this thread, or that task is cancelled.
+        // are four reasons: the host did not run it, the coroutine is not part of the task that
+        // runs on this thread, that task is cancelled, or it is on a strand or another executor
+        // than the host's. Such an executor may run no other job before this one returns, and the
+        // inner job may block until another job of that executor has run.
         bool runs() noexcept {
             if constexpr (!std::is_void_v<Promise>) {
                 const auto& here = worker_local<Platform>::get();
                 context = bide::task_context_of<Platform>(coroutine.promise());
                 return context != nullptr && context == here.running && here.host != nullptr &&
+                       Platform::template local<detail::running_code>().on == nullptr &&
+                       bide::executor_of(coroutine.promise()) == here.host->executor() &&
                        !context->is_cancelled() &&
                        here.host->run_inside(of.op_.ops_->awaited_job(of.op_.target_), *this);
             }

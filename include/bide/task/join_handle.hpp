@@ -59,6 +59,10 @@ public:
 
     /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
     /// early, by a time-out or a stop, the task is detached.
+    ///
+    /// If the task is the next job of the caller's worker or loop, as a task is that was just
+    /// spawned, the worker runs it at once, inside of the caller's job. If the caller is cancelled
+    /// meanwhile, it is stopped when the task waits, blocks in bide or ends.
     /// Returns: an operation with the value of join(). In the place of a reference, the value is a
     /// std::reference_wrapper.
     /// Throws: when awaited, as join(). If the caller is the task itself, this call throws.

@@ -75,7 +75,7 @@ public:
         }
         run_scope mine(*this, joins);
         enqueue_forked(); // a job that waits takes no child back
-        begin_outer_waits();
+        inner_.begin_outer_waits();
         const auto ends = [&](bool) { return is_over() || (joins && is_wanted()); };
         run_jobs(deadline::never(), ends, mine.outer_host());
     }
@@ -120,9 +120,6 @@ public:
 private:
     using word = futex_word;
     static constexpr word none = 0, running = 1, joining = 2, wanted = 3;
-
-    // The maximum depth of jobs inside of each other. It bounds the stack.
-    static constexpr unsigned most_inside = 8;
 
     // The calling thread runs the loop while this object lives. The object saves and restores the
     // thread-local state, because the thread may be in a task of another scheduler.
@@ -247,17 +244,15 @@ private:
     }
 
     bool run_inside(runnable& r, inner_job& as) noexcept override {
-        if (ready_.first() != &r || forked_.first() != nullptr || depth_ == most_inside ||
+        if (ready_.first() != &r || forked_.first() != nullptr || inner_.is_full() ||
             trace_ != nullptr || is_stop_wanted() || interval_.tick(&Platform::now)) {
             return false;
         }
         static_cast<void>(ready_.pop());
         ++ran_;
-        ++depth_;
-        as.outer = std::exchange(inner_, &as);
+        inner_.begin(as);
         r.run.wake();
-        inner_ = as.outer;
-        --depth_;
+        inner_.end(as);
         if (std::exchange(paused_, nullptr) == nullptr) {
             enqueue_forked(); // see execute()
         }
@@ -333,17 +328,6 @@ private:
         }
     }
 
-    // Jobs nest: the innermost job runs inside of the outer jobs. Called when the innermost job is
-    // about to run other jobs, which may resume an outer job. So this function begins the wait of
-    // each outer job that has not begun to wait.
-    void begin_outer_waits() noexcept {
-        for (inner_job* job = inner_; job != nullptr; job = job->outer) {
-            if (!std::exchange(job->has_begun_wait, true)) {
-                job->begin_wait.wake();
-            }
-        }
-    }
-
     // Fires the timers that are due, polls the driver, and takes the jobs that other threads have
     // pushed. Enqueues all jobs that become runnable.
     void check_shared_work() noexcept {
@@ -404,9 +388,8 @@ private:
     run_list ready_;
     run_list forked_;            // the children of when_all that have not started, the newest first
     runnable* paused_ = nullptr; // the first of `ready_`, if its children are in `forked_`
-    inner_job* inner_ = nullptr; // the innermost job that runs inside of another one
-    unsigned depth_ = 0;         // the number of such jobs
-    std::size_t ran_ = 0;        // the number of jobs so far
+    inner_jobs inner_;
+    std::size_t ran_ = 0; // the number of jobs so far
     global_queue_interval interval_;
     worker workers_[1]; // any thread reads its counters
     // Any thread uses these:

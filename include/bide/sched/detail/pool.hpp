@@ -12,7 +12,8 @@
 //                     ring that is much longer than its own (global_queue_interval)
 //   high, low, pinned jobs, by the shares of their classes (class_shares); only after the first
 //                     such job was pushed
-//   its LIFO slot     the job that became runnable last, at most three times in a row
+//   its LIFO slot     the job that became runnable last, at most three times in a row; if the
+//                     running job awaits that job, it runs inside of the running job
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
 //   the last lane     the next arm of the fork-join whose arm it has just run, for up to 100 us
@@ -236,6 +237,7 @@ public:
         auto& resumed = Platform::template near_local<resume_state>();
         here = {this, &w, mine, is_substitute};
         w.ownership.begin(&here);
+        w.inner = {};
         w.mine = mine;
         if (mine != nullptr) {
             mine->set_owned(w.index);
@@ -410,6 +412,36 @@ public:
         }
     }
 
+    // Called by the running job, which awaits `r`. If `r` is in the LIFO slot, runs `r` inside of
+    // the running job. See basic_worker_host::run_inside(). The running job continues directly
+    // after `r`, as if the end of `r` had put it into the LIFO slot. If too many jobs in a row come
+    // from that slot, and the ring or the injector has a job, that job comes first.
+    bool run_inside(worker& w, runnable& r, inner_job& as) noexcept {
+        // Order: relaxed; only the owner puts a job into the slot. The exchange fails if another
+        // worker has taken the job.
+        if (w.lifo.load(std::memory_order_relaxed) != &r || w.inner.is_full() ||
+            (w.lifo_streak >= max_lifo_streak && !(w.ring.empty() && injector_.empty())) ||
+            how_.trace != nullptr || !w.children.empty() || (uses_classes() && has_class_work(w)) ||
+            w.global_interval.tick(&Platform::now) || swap_lifo(w, nullptr) == nullptr) {
+            return false;
+        }
+        ++w.lifo_streak;
+        w.polled.add(1);
+        hand_over_roles(w);
+        w.inner.begin(as);
+        r.run.wake();
+        if (worker_local<Platform>::get().host != &w) {
+            return true; // `r` has blocked, and another thread owns the worker
+        }
+        w.inner.end(as);
+        if (runnable* const behind = std::exchange(w.yielded, nullptr)) {
+            push_behind(w, *behind);
+        }
+        w.paused = nullptr;
+        enqueue_children(w); // `r` may have left some
+        return true;
+    }
+
     // Compares the ring of `w` with the ring of one other worker; each call takes the next worker.
     // If the other ring has many more jobs, takes half of the difference, as steal() does. So the
     // jobs of all busy workers run equally often: see scheduler.hpp.
@@ -462,6 +494,7 @@ public:
     // basic_worker_host describes both functions.
     bool blocks(worker& w) noexcept {
         bool found_no_thread = false;
+        w.inner.begin_outer_waits();
         worker_local<Platform>::get().host = nullptr;
         hand_over_jobs(w);
         hand_over_roles(w);

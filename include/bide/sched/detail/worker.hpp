@@ -347,6 +347,38 @@ private:
     typename Platform::template atomic<std::uint64_t> value_{0};
 };
 
+// The jobs of a host that run inside of each other.
+class inner_jobs {
+public:
+    // Returns true if no more jobs may begin inside. This bounds the stack.
+    bool is_full() const noexcept { return depth_ == most; }
+
+    void begin(inner_job& as) noexcept {
+        as.outer = std::exchange(innermost_, &as);
+        ++depth_;
+    }
+    void end(const inner_job& as) noexcept {
+        innermost_ = as.outer;
+        --depth_;
+    }
+
+    // Called when the innermost job is about to block. Meanwhile other jobs run, which may resume
+    // an outer job. So this function begins the wait of each outer job that has not begun to wait.
+    void begin_outer_waits() noexcept {
+        for (inner_job* job = innermost_; job != nullptr; job = job->outer) {
+            if (!std::exchange(job->has_begun_wait, true)) {
+                job->begin_wait.wake();
+            }
+        }
+    }
+
+private:
+    static constexpr unsigned most = 8;
+
+    inner_job* innermost_ = nullptr;
+    unsigned depth_ = 0;
+};
+
 // Counts polls, and tells a busy worker when to check timers, files and the injector. A poll is one
 // run of a job. The interval between two checks is the number of polls that take 1 ms, at least 8
 // and at most 128. It is computed from an exponentially weighted average of the time of a poll, in
@@ -467,6 +499,9 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
     void fork(run_list& list) noexcept override { pool.fork(*this, list); }
     bool take_back(runnable& r) noexcept override { return children.take_back(r); }
+    bool run_inside(runnable& r, inner_job& as) noexcept override {
+        return pool.run_inside(*this, r, as);
+    }
     void add_timer(timer& t) noexcept override { timers.add(t); }
     bool blocks() noexcept override { return pool.blocks(*this); }
     void unblocks() noexcept override { pool.unblocks(*this); }
@@ -515,6 +550,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool left_driver = false;        // perhaps no worker is in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
     bool injector_is_due = false;    // its next normal job: take_due() (pool.hpp), if possible
+    inner_jobs inner;                // run inside of its job
     class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
