@@ -160,6 +160,10 @@ public:
     double explored = -1;         // the part that is done, from 0 to 1; negative: not known
     std::size_t branch_bytes = 0; // the memory of the unexplored branches
 
+    // Returns true if the search repeats steps that an earlier execution has made, and the thread
+    // will write another value in one of them. Until then, the thread is in no loop that waits.
+    bool will_act(int thread) const noexcept { return at_ < acts_before_[index(thread)]; }
+
     // Begins the next execution. Returns false if there is none left.
     virtual bool begin() = 0;
     // Begins the same execution again.
@@ -180,6 +184,11 @@ public:
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
+
+protected:
+    std::size_t at_ = 0; // the number of the next step
+    // For each thread: the number of the step behind the last one that will_act() is about.
+    std::array<std::size_t, max_threads> acts_before_{};
 
 private:
     thread_names own_names_;
@@ -553,7 +562,7 @@ private:
         }
         const auto what = t.wants.what;
         if (starting_ > 0 || what > request::kind::choice ||
-            t.waits.needs_hash(t.wants, search_.loops)) {
+            (!search_.will_act(running_) && t.waits.needs_hash(t.wants, search_.loops))) {
             // `t` has just started, and the thread that started `t` has not announced its own next
             // step. Or find_loop() needs the stack of a suspended thread.
             return false;
@@ -570,6 +579,9 @@ private:
     }
     // Stops the thread if it is in a loop that waits (waiting.hpp).
     void find_loop(model_thread& t) {
+        if (search_.will_act(t.knows.thread)) {
+            return;
+        }
         switch (t.waits.announces(t.wants, memory_, t.stack, t.knows.thread, search_.loops)) {
         case waiting::found::loop:
             search_.loops.stopped(t.wants.where);
@@ -626,8 +638,7 @@ private:
         if (halted_) {
             return;
         }
-        if (is_suspended && t.wants.what == request::kind::read &&
-            t.waits.needs_hash(t.wants, search_.loops)) {
+        if (is_suspended && t.wants.what == request::kind::read) {
             t.waits.will_read(t.wants, t.stack, n, search_.loops);
         }
         const std::size_t events = memory_.events.size();
@@ -708,18 +719,19 @@ private:
     void apply(model_thread& t, const outcome& o) {
         const request& r = t.wants;
         const bool is_repeat = r.what == request::kind::write && repeats(r, memory_);
-        const bool is_heap = is_access(r) && memory_.at(r.object).free_list;
+        const bool may_wait =
+            is_access(r) && !memory_.at(r.object).free_list && !search_.will_act(t.knows.thread);
         switch (r.what) {
         case request::kind::read:
             t.result = memory_.read(r, o, t.knows).value;
             t.message = o.message;
-            if (!is_heap) {
+            if (may_wait) {
                 t.waits.reads(memory_, r.object, o.message);
             }
             break;
         case request::kind::write:
             t.message = memory_.write(r, o.message, t.knows).message;
-            if (!is_heap) {
+            if (may_wait) {
                 t.waits.writes(r.object, t.message, is_repeat);
             }
             break;

@@ -205,10 +205,15 @@ public:
             pick = static_cast<std::size_t>(found - all.begin());
         } else {
             if (!is_scripted() && wants.what == request::kind::write) {
-                revisit(x, t);
+                revisit(m, x.thread(t));
             }
             for (std::size_t i = all.size(); i-- > 1;) {
-                push(as_step(all[i]));
+                if (all[i].exclusive && !wants.quiet && m.msg(all[i].message).taken_by >= 0) {
+                    const step read = as_step(all[i]);
+                    revisit(m, x.thread(t), &read, all[i].message);
+                } else {
+                    push(as_step(all[i]));
+                }
             }
         }
         behind_ = from(all[pick]);
@@ -218,8 +223,11 @@ public:
     void done(execution& x, int number) override {
         event& e = x.mem().events[index(number)];
         e.stamp = is_scripted() ? now_.steps[at_].stamp : ++last_stamp_;
-        taken_.push_back(
-            {.thread = e.id.thread, .pick = e.pick, .from = behind_, .stamp = e.stamp});
+        taken_.push_back({.thread = e.id.thread,
+                          .acts = e.what == event::kind::write && !x.mem().msg(e.message).repeats,
+                          .pick = e.pick,
+                          .from = behind_,
+                          .stamp = e.stamp});
         ++at_;
     }
 
@@ -232,7 +240,7 @@ public:
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;
         }
-        revisit(x, t);
+        revisit(x.mem(), x.thread(t));
         return !x.mem().of(x.thread(t).knows.last()).exclusive;
     }
 
@@ -260,6 +268,7 @@ private:
     struct step {
         std::uint8_t thread = 0;
         bool any = false;        // of a write: all of its places are explored
+        bool acts = false;       // it has written another value
         int pick = 0;            // of a choice
         event_id from;           // a read reads from it; a write is placed behind it
         std::uint32_t stamp = 0; // as event::stamp
@@ -277,8 +286,13 @@ private:
         taken_.clear();
         at_ = 0;
         last_stamp_ = 0;
-        for (const step& s : now_.steps) {
+        acts_before_ = {};
+        for (std::size_t i = 0; i < now_.steps.size(); ++i) {
+            const step& s = now_.steps[i];
             last_stamp_ = std::max(last_stamp_, s.stamp);
+            if (s.acts && i < now_.known) {
+                acts_before_[s.thread] = i + 1;
+            }
         }
     }
 
@@ -310,21 +324,33 @@ private:
         return sizeof s + s.steps.capacity() * sizeof(step);
     }
 
-    // Thread `t` is about to add a write. Stores a branch for each earlier read that may read from
+    // The thread is about to add a write. Stores a branch for each earlier read that may read from
     // that write instead: a revisit (see the head of this file).
-    void revisit(execution& x, int t) {
-        memory& m = x.mem();
-        const model_thread& writer = x.thread(t);
+    //
+    // If `first` is not nullptr, the thread is about to add a read-modify-write. `first` is its
+    // first half, which reads `taken`. Another read-modify-write has placed its write directly
+    // behind `taken`. So the second half has no place, except in the revisits: they need no
+    // execution that ends there.
+    void revisit(const memory& m, const model_thread& writer, const step* first = nullptr,
+                 int taken = -1) {
         const request& wants = writer.wants;
-        const event_id id = writer.knows.next();
+        event_id id = writer.knows.next();
         clock kept = writer.knows.causes; // what the write depends on
+        int from = wants.exclusive ? wants.from : -1;
+        if (first != nullptr) {
+            ++id.index;
+            from = taken;
+            if (const int other = m.msg(taken).event; other >= 0) {
+                kept.join(m.event_at(other).causes);
+            }
+        }
         kept.seen[id.thread] = id.index;
-        const int taken_by = wants.exclusive ? m.msg(wants.from).taken_by : -1;
+        const int taken_by = from >= 0 ? m.msg(from).taken_by : -1;
 
         const step write{.thread = id.thread,
-                         .any = !wants.exclusive,
-                         .from = wants.exclusive ? m.msg(wants.from).writer : event_id{},
-                         .stamp = last_stamp_ + 1};
+                         .any = from < 0,
+                         .from = from >= 0 ? m.msg(from).writer : event_id{},
+                         .stamp = last_stamp_ + (first != nullptr ? 2 : 1)};
         for (const int message : m.at(wants.object).messages) {
             for (const int r : m.msg(message).readers) {
                 const event& read = m.event_at(r);
@@ -342,7 +368,7 @@ private:
                 }
                 if (maximal && (taken_by < 0 || dropped_[index(taken_by)] != 0)) {
                     dropped_[index(r)] = 1; // the branch adds the read again at its end
-                    push_revisit(m, read, write);
+                    push_revisit(m, read, first, write);
                 }
             }
         }
@@ -379,12 +405,12 @@ private:
                             [&](int later) { return previous(m.event_at(m.msg(later).event)); });
     }
 
-    // Stores a branch: the kept events in their order, then `write`, and then `read`, which now
-    // reads from `write`.
-    void push_revisit(const memory& m, const event& read, const step& write) {
+    // Stores a branch: the kept events in their order, then `first`, `write`, and then `read`, which
+    // now reads from `write`.
+    void push_revisit(const memory& m, const event& read, const step* first, const step& write) {
         script branch;
         auto& s = branch.steps;
-        s.reserve(m.events.size() + 2);
+        s.reserve(m.events.size() + 3);
         for (std::size_t i = 0; i < m.events.size(); ++i) {
             if (dropped_[i] != 0) {
                 continue;
@@ -407,6 +433,9 @@ private:
             }
             s.push_back(kept);
         }
+        if (first != nullptr) {
+            s.push_back(*first);
+        }
         branch.known = s.size();
         s.push_back(write);
         const auto writes = std::count_if(s.begin(), s.end(),
@@ -420,9 +449,8 @@ private:
     bool count_duplicates_;
     bool first_ = true;
     std::deque<script> work_;
-    script now_;              // the steps with which this execution begins
-    std::vector<step> taken_; // the steps of this execution so far
-    std::size_t at_ = 0;
+    script now_;                      // the steps with which this execution begins
+    std::vector<step> taken_;         // the steps of this execution so far
     std::size_t branches_before_ = 0; // the unexplored branches when this execution began
     std::uint32_t last_stamp_ = 0;
     event_id behind_; // step::from of the step that is being made

@@ -72,10 +72,17 @@ struct clock {
         std::memcpy(&seen, &mine, sizeof mine);
     }
     bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
+    // Adds the event.
+    void add(event_id e) noexcept {
+        constexpr vector threads{0, 1, 2, 3, 4, 5, 6, 7};
+        vector mine = as_vector();
+        mine = threads == e.thread ? mine - mine + e.index : mine;
+        std::memcpy(&seen, &mine, sizeof mine);
+    }
 
 private:
     // Clocks are copied often, as vectors. A processor loads a vector slowly if its numbers were
-    // just stored one by one. So join() stores all numbers of a clock as one vector.
+    // just stored one by one. So join() and add() store all numbers of a clock as one vector.
     using vector [[gnu::vector_size(max_threads * sizeof(step_count))]] = step_count;
     vector as_vector() const noexcept {
         vector all;
@@ -396,12 +403,12 @@ inline bool known(event_id e, const view& v) { return e.thread == v.thread || v.
 
 // Returns the first thread whose last access `v` does not know.
 inline int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
-    for (int t = 0; t < max_threads; ++t) {
-        if (t != v.thread && accesses[index(t)] > v.hb.seen[index(t)]) {
-            return t;
-        }
+    unsigned threads = 0; // without a branch, as this is called for each access to plain data
+    for (unsigned t = 0; t < max_threads; ++t) {
+        threads |= static_cast<unsigned>(accesses[t] > v.hb.seen[t]) << t;
     }
-    return -1;
+    threads &= ~(1u << v.thread);
+    return threads == 0 ? -1 : std::countr_zero(threads);
 }
 
 constexpr std::string_view thread_name(int thread) {
@@ -670,8 +677,8 @@ public:
             const message& m = msg(mo[i]);
             out.push_back(mo[i]);
             bool floor = m.event >= 0 && seen.covers(m.writer);
-            for (std::size_t t = 0; t < max_threads && !floor; ++t) {
-                floor = m.first_read[t] != 0 && seen.seen[t] >= m.first_read[t];
+            for (std::size_t t = 0; t < max_threads; ++t) {
+                floor = floor || (m.first_read[t] != 0 && seen.seen[t] >= m.first_read[t]);
             }
             if (floor) {
                 return;
@@ -781,8 +788,8 @@ public:
         e.where = r.where;
         e.text = r.text;
         v.steps = e.id.index;
-        v.hb.seen[index(v.thread)] = e.id.index;
-        v.causes.seen[index(v.thread)] = e.id.index;
+        v.hb.add(e.id);
+        v.causes.add(e.id);
         e.hb = v.hb;
         e.causes = v.causes;
         by_thread_[index(v.thread)].push_back(static_cast<int>(events.size()) - 1);
@@ -846,12 +853,16 @@ private:
             }
         }
     }
-    void fences_before(const clock& hb, clock& out) const {
+    // Returns true if there is such a fence.
+    bool fences_before(const clock& hb, clock& out) const {
+        bool any = false;
         for (const int f : seq_cst_.fences()) {
             if (hb.covers(seq_cst_.nodes()[index(f)].id)) {
                 out.join(seq_cst_.until(f));
+                any = true;
             }
         }
+        return any;
     }
     // Adds to `out.before` the operations of other threads that strongly happen before the new
     // operation of `thread`. A path of happens-before must lead from such an operation to the new
@@ -890,6 +901,10 @@ private:
             out.node = seq_cst_.add(id, false);
             strongly_before(id.thread, old, out);
         }
+        const bool follows_fence = fences_before(hb, out.fences);
+        if (out.node < 0 && !follows_fence) {
+            return out; // nothing comes before the nodes that follow
+        }
         const auto& mo = at(o).messages;
         for (std::size_t i = out.node < 0 ? position + 1 : 0; i < mo.size(); ++i) {
             const message& m = msg(mo[i]);
@@ -911,7 +926,6 @@ private:
                 }
             }
         }
-        fences_before(hb, out.fences);
         return out;
     }
     // Adds the edges of a new fence to `out`. If an operation A is coherence-ordered before an

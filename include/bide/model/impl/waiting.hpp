@@ -111,7 +111,7 @@ public:
         looked_.clear();
         newer_.clear();
         looks_.clear();
-        is_unmarked = false;
+        is_unmarked = hashes_ = false;
     }
     // The thread changes something, so it does more than wait.
     void acts() noexcept { looks_.clear(); }
@@ -131,6 +131,7 @@ public:
     found announces(const request& r, const memory& m, const fiber& stack, int thread,
                     const loop_places& loops) {
         announced_ = 0;
+        hashes_ = needs_hash(r, loops);
         if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r, m))) {
             return found::nothing;
         }
@@ -160,9 +161,9 @@ public:
         looks_.clear();
         return found::loop;
     }
-    // Called before the thread reads. Requires: the thread is suspended, and needs_hash().
+    // Called before the thread reads. Requires: the thread is suspended.
     void will_read(const request& r, const fiber& stack, int thread, loop_places& loops) {
-        if (look* const now = find(r)) {
+        if (look* const now = hashes_ ? find(r) : nullptr) {
             if (now->state == 0) {
                 loops.hashed(r.where);
             }
@@ -292,6 +293,7 @@ private:
     seen newer_;                  // `looked_` when the thread was stopped last
     std::vector<look> looks_;     // in the order of the last visits
     look last_;                   // of the last announced read
+    bool hashes_ = false;         // needs_hash() at the last announcement
     std::uint64_t announced_ = 0; // the hash at the last announcement; 0: none was taken
 };
 
