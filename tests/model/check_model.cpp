@@ -590,6 +590,46 @@ template <lock_loop How> void two_and_three_threads() {
     }
 }
 
+TEST_CASE("checker: a pause says no more than that this round is over") {
+    CHECK(found([] { // another object, which no round reads, has a newer value
+              atomic<int> other{0};
+              atomic<int> flag{0};
+              model::thread writer([&] { other.store(1, relaxed); });
+              other.load(relaxed);
+              while (flag.load(relaxed) == 0) {
+                  platform::pause();
+              }
+          }) == failure::livelock);
+    CHECK(found([] { // the first read of the lock is in no round
+              atomic<int> lock{0};
+              model::thread owner([&] { lock.store(1, relaxed); });
+              for (int is = lock.load(relaxed); !lock.compare_exchange_strong(is, 1); is = 0) {
+                  platform::pause();
+              }
+          }) == failure::livelock);
+    const auto counted = [](bool is_marked) {
+        return [is_marked] {
+            atomic<int> count{0};
+            const auto add = [&] {
+                int seen = count.load(relaxed);
+                while (!count.compare_exchange_strong(seen, seen + 1, relaxed)) {
+                    if (is_marked) {
+                        platform::pause();
+                    }
+                }
+            };
+            {
+                model::thread other(add);
+                model::thread third(add);
+                add();
+            }
+            MODEL_REQUIRE(count.load(relaxed) == 3);
+        };
+    };
+    CHECK(model::explore({}, counted(false)).executions == 48);
+    CHECK(model::explore({}, counted(true)).executions == 6); // no compare-exchange fails
+}
+
 TEST_CASE("checker: a loop that waits is found without a pause") {
     two_and_three_threads<lock_loop::exchange>();
     two_and_three_threads<lock_loop::compare_exchange>();
@@ -820,6 +860,37 @@ TEST_CASE("checker: of threads that wait for the same object, each order is expl
     CHECK(model::explore({}, served(5, false)).executions == 120);
     CHECK(model::explore({}, locked<lock_loop::exchange>(4)).executions == 24);
     CHECK(model::explore({}, locked<lock_loop::compare_exchange>(4)).executions == 24);
+}
+
+TEST_CASE("checker: of equal threads, one order is explored") {
+    const auto locked = [](int threads) {
+        return [threads] {
+            atomic<int> next{0};
+            atomic<int> serving{0};
+            var<int> sum{0};
+            model::run_equal_threads(threads, [&] {
+                const int mine = next.fetch_add(1, relaxed);
+                while (serving.load(acquire) != mine) {
+                }
+                sum = sum + 1;
+                serving.store(mine + 1, release);
+            });
+            MODEL_REQUIRE(sum == threads);
+        };
+    };
+    CHECK(model::explore({}, locked(2)).executions == 1);
+    CHECK(model::explore({}, locked(7)).executions == 1);
+    CHECK(found([] { // only one of the three is the one that fails
+              atomic<int> tickets{0};
+              model::run_equal_threads(3,
+                                       [&] { MODEL_REQUIRE(tickets.fetch_add(1, relaxed) != 2); });
+          }) == failure::assertion);
+    // A thread before them and one beside them are not equal to them.
+    CHECK(model::explore({}, [] {
+              atomic<int> tickets{0};
+              model::thread other([&] { tickets.fetch_add(1, relaxed); });
+              model::run_equal_threads(2, [&] { tickets.fetch_add(1, relaxed); });
+          }).executions == 3);
 }
 
 TEST_CASE("checker: a loop that waits for two objects ends as often as it can") {
