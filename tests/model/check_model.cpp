@@ -983,6 +983,35 @@ std::uint64_t in_a_run(std::string_view name, failure expected, const options& h
     return count;
 }
 
+// How many executions the checker makes in a second. Each execution has about 24 to 44 steps.
+TEST_CASE("checker: its speed", "[.speed]") {
+    const auto measure = [](const char* name, int times, auto operations) {
+        model::check(name, {}, [&] {
+            atomic<int> first{0};
+            atomic<int> second{0};
+            const auto run = [&](atomic<int>& mine, atomic<int>& other) {
+                for (int i = 1; i <= times; ++i) {
+                    operations(mine, other, i);
+                }
+            };
+            model::thread thread([&] { run(first, second); });
+            run(second, first);
+        });
+    };
+    measure("speed: loads and stores", 5, [](auto& mine, auto& other, int i) {
+        mine.store(i, release);
+        other.load(acquire);
+    });
+    measure("speed: seq_cst", 6, [](auto& mine, auto& other, int i) {
+        mine.store(i, seq_cst);
+        other.load(seq_cst);
+    });
+    measure("speed: read-modify-writes", 5, [](auto& mine, auto& other, int) {
+        mine.fetch_add(1, relaxed);
+        other.fetch_add(1, relaxed);
+    });
+}
+
 TEST_CASE("checker: several processes explore what one does") {
     const auto body = [] { eight_stores_and_reads([] {}); };
     const auto alone = model::explore({.jobs = 1}, body);
