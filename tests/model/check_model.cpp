@@ -590,6 +590,46 @@ template <lock_loop How> void two_and_three_threads() {
     }
 }
 
+TEST_CASE("checker: a pause says no more than that this round is over") {
+    CHECK(found([] { // another object, which no round reads, has a newer value
+              atomic<int> other{0};
+              atomic<int> flag{0};
+              model::thread writer([&] { other.store(1, relaxed); });
+              other.load(relaxed);
+              while (flag.load(relaxed) == 0) {
+                  platform::pause();
+              }
+          }) == failure::livelock);
+    CHECK(found([] { // the first read of the lock is in no round
+              atomic<int> lock{0};
+              model::thread owner([&] { lock.store(1, relaxed); });
+              for (int is = lock.load(relaxed); !lock.compare_exchange_strong(is, 1); is = 0) {
+                  platform::pause();
+              }
+          }) == failure::livelock);
+    const auto counted = [](bool is_marked) {
+        return [is_marked] {
+            atomic<int> count{0};
+            const auto add = [&] {
+                int seen = count.load(relaxed);
+                while (!count.compare_exchange_strong(seen, seen + 1, relaxed)) {
+                    if (is_marked) {
+                        platform::pause();
+                    }
+                }
+            };
+            {
+                model::thread other(add);
+                model::thread third(add);
+                add();
+            }
+            MODEL_REQUIRE(count.load(relaxed) == 3);
+        };
+    };
+    CHECK(model::explore({}, counted(false)).executions == 48);
+    CHECK(model::explore({}, counted(true)).executions == 6); // no compare-exchange fails
+}
+
 TEST_CASE("checker: a loop that waits is found without a pause") {
     two_and_three_threads<lock_loop::exchange>();
     two_and_three_threads<lock_loop::compare_exchange>();
@@ -822,6 +862,37 @@ TEST_CASE("checker: of threads that wait for the same object, each order is expl
     CHECK(model::explore({}, locked<lock_loop::compare_exchange>(4)).executions == 24);
 }
 
+TEST_CASE("checker: of equal threads, one order is explored") {
+    const auto locked = [](int threads) {
+        return [threads] {
+            atomic<int> next{0};
+            atomic<int> serving{0};
+            var<int> sum{0};
+            model::run_equal_threads(threads, [&] {
+                const int mine = next.fetch_add(1, relaxed);
+                while (serving.load(acquire) != mine) {
+                }
+                sum = sum + 1;
+                serving.store(mine + 1, release);
+            });
+            MODEL_REQUIRE(sum == threads);
+        };
+    };
+    CHECK(model::explore({}, locked(2)).executions == 1);
+    CHECK(model::explore({}, locked(7)).executions == 1);
+    CHECK(found([] { // only one of the three is the one that fails
+              atomic<int> tickets{0};
+              model::run_equal_threads(3,
+                                       [&] { MODEL_REQUIRE(tickets.fetch_add(1, relaxed) != 2); });
+          }) == failure::assertion);
+    // A thread before them and one beside them are not equal to them.
+    CHECK(model::explore({}, [] {
+              atomic<int> tickets{0};
+              model::thread other([&] { tickets.fetch_add(1, relaxed); });
+              model::run_equal_threads(2, [&] { tickets.fetch_add(1, relaxed); });
+          }).executions == 3);
+}
+
 TEST_CASE("checker: a loop that waits for two objects ends as often as it can") {
     using condition = bool (*)(int, int);
     // Each holds in the end.
@@ -910,6 +981,35 @@ std::uint64_t in_a_run(std::string_view name, failure expected, const options& h
     ::close(ends[0]);
     REQUIRE(::waitpid(id, nullptr, 0) == id);
     return count;
+}
+
+// How many executions the checker makes in a second. Each execution has about 24 to 44 steps.
+TEST_CASE("checker: its speed", "[.speed]") {
+    const auto measure = [](const char* name, int times, auto operations) {
+        model::check(name, {}, [&] {
+            atomic<int> first{0};
+            atomic<int> second{0};
+            const auto run = [&](atomic<int>& mine, atomic<int>& other) {
+                for (int i = 1; i <= times; ++i) {
+                    operations(mine, other, i);
+                }
+            };
+            model::thread thread([&] { run(first, second); });
+            run(second, first);
+        });
+    };
+    measure("speed: loads and stores", 5, [](auto& mine, auto& other, int i) {
+        mine.store(i, release);
+        other.load(acquire);
+    });
+    measure("speed: seq_cst", 6, [](auto& mine, auto& other, int i) {
+        mine.store(i, seq_cst);
+        other.load(seq_cst);
+    });
+    measure("speed: read-modify-writes", 5, [](auto& mine, auto& other, int) {
+        mine.fetch_add(1, relaxed);
+        other.fetch_add(1, relaxed);
+    });
 }
 
 TEST_CASE("checker: several processes explore what one does") {

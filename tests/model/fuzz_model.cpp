@@ -233,6 +233,24 @@ test plain_data(generator& g) {
     return t;
 }
 
+// The first threads are equal. With three of them, each has two operations at most.
+test equals(generator& g) {
+    test t = g.any({atomics, branches, sleepers, spinners})(g);
+    t.how.may_share_nothing = true;
+    auto& threads = t.run.threads;
+    if (threads.front().size() < 3 && g.one_in(2)) {
+        threads.insert(threads.begin(), threads.front());
+    }
+    threads.insert(threads.begin(), threads.front());
+    threads.resize(std::min(threads.size(), program::max_threads));
+    const auto same = [&](const std::vector<operation>& o) {
+        return model::to_text({{o}, {}}) == model::to_text({{threads.front()}, {}});
+    };
+    t.run.equal = static_cast<int>(std::find_if_not(threads.begin(), threads.end() - 1, same) -
+                                   threads.begin());
+    return t;
+}
+
 // Outcomes, in place: a body's memory is counted.
 class outcome_set {
 public:
@@ -400,6 +418,21 @@ void fuzz_values(unsigned times, std::uint64_t first) {
     compare_with_all(choices, 500 * times, first);
 }
 
+void fuzz_equals(unsigned times, std::uint64_t first) {
+    for_each_program(equals, 500 * times, first, [](const test& t, const result& all) {
+        test reduced = t;
+        reduced.run.once = true;
+        const result some = explore(reduced, method::exhaustive);
+        REQUIRE(some.verdict.duplicates == 0);
+        REQUIRE(some.fails() == all.fails());
+        if (!all.fails()) {
+            CHECK(only(t, some, all) == "");
+            REQUIRE(only(t, all, some) == "");
+            REQUIRE(some.verdict.executions <= all.verdict.executions);
+        }
+    });
+}
+
 void fuzz_sleepers(unsigned times, std::uint64_t first) {
     compare_with_all(sleepers, 1'000 * times, first);
     compare_with_all(repeated_sleepers, 1'000 * times, first);
@@ -422,6 +455,10 @@ TEST_CASE("fuzz: of atomics and fences every outcome is found, once, and no othe
     fuzz_values(1, 1);
 }
 
+TEST_CASE("fuzz: of equal threads every outcome is found, for some order of them") {
+    fuzz_equals(1, 1);
+}
+
 TEST_CASE("fuzz: a lost wakeup is found where there is one") { fuzz_sleepers(1, 1); }
 
 TEST_CASE("fuzz: a spin or a race that need not end well is found") { fuzz_spins_and_races(1, 1); }
@@ -433,6 +470,7 @@ TEST_CASE("fuzz: some of the schedules find some of the outcomes and no other") 
 TEST_CASE("fuzz: ten times as many programs agree as well", "[.long]") {
     constexpr std::uint64_t first = 1'000'000;
     fuzz_values(10, first);
+    fuzz_equals(10, first);
     fuzz_sleepers(10, first);
     fuzz_spins_and_races(10, first);
     fuzz_schedules(10, first);

@@ -80,6 +80,9 @@ struct program {
 
     std::vector<std::vector<operation>> threads;
     std::string last; // objects that are read at the end
+    // So many threads at the beginning are equal. The order of their reads is no outcome.
+    int equal = 0;
+    bool once = false; // they are started by run_equal_threads()
 };
 
 // What reads of no value are: a compare-exchange that failed for no reason, one that was left out.
@@ -299,15 +302,25 @@ public:
     reads run() {
         std::array<std::optional<thread>, program::max_threads> others;
         const std::size_t own = program_.threads.size() - 1;
-        for (std::size_t t = 0; t < own; ++t) {
+        const std::size_t first = program_.once ? static_cast<std::size_t>(program_.equal) : 0;
+        for (std::size_t t = first; t < own + (program_.once ? 1 : 0); ++t) {
             others[t].emplace([this, t] { run(t); });
         }
-        run(own);
+        if (program_.once) {
+            std::size_t next = 0;
+            run_equal_threads(program_.equal, [&] { run(next++); });
+        } else {
+            run(own);
+        }
         reads all = 0;
         for (std::size_t t = 0; t <= own; ++t) {
-            if (t < own) {
+            if (others[t]) {
                 others[t]->join();
             }
+        }
+        std::sort(seen_.begin(), seen_.begin() + program_.equal,
+                  [](const result& a, const result& b) { return a.values < b.values; });
+        for (std::size_t t = 0; t <= own; ++t) {
             all = (all << (4 * seen_[t].count)) | seen_[t].values;
         }
         for (const char object : program_.last) {

@@ -56,6 +56,11 @@ private:
     bool joined_ = false;
 };
 
+/// Starts `count` equal threads that run `run`, and joins them. Executions that differ only in which
+/// of these threads is which are explored once, if the options say exhaustive.
+/// Requires: the body does not depend on which of the threads does something, nor does `run`.
+void run_equal_threads(int count, const std::function<void()>& run);
+
 /// Starts a thread that is not joined and may sleep for ever.
 void daemon(std::function<void()> run);
 

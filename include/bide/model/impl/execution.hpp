@@ -364,7 +364,8 @@ public:
             self().stack.switch_to(main_);
         }
     }
-    int spawn(std::function<void()> run, bool is_daemon) {
+    // `equal`: the new thread is equal to that one. -1: to none.
+    int spawn(std::function<void()> run, bool is_daemon, int equal = -1) {
         // It lies on the heap of the body.
         heap::may_reuse = false;
         const auto* const mine = new std::function<void()>(std::move(run));
@@ -379,6 +380,9 @@ public:
         heap::inside = parent;
         thread(t).run = mine;
         thread(t).is_daemon = is_daemon;
+        if (equal >= 0 && equal < t && search_.explores_graphs) {
+            memory_.set_equal(equal, t);
+        }
         step({.what = request::kind::spawn,
               .other = t,
               .text = is_daemon ? "starts daemon" : "starts"});
@@ -868,7 +872,33 @@ private:
         is_tried_ = false;
         t.wants = paused;
         t.waits.is_unmarked = is_unmarked;
+        if (left == unknown) {
+            t.wants.what = request::kind::never; // it can continue
+        }
         return left;
+    }
+    // Returns true if the stopped thread can continue, or could if a newer value were there. After a
+    // pause(), it is not known what the thread reads in a round. If that matters, the thread makes one
+    // more round, which is no part of the execution.
+    bool may_continue(int n) {
+        model_thread& t = thread(n);
+        const bool newer = t.waits.may_look_again(memory_);
+        if (t.waits.is_unmarked || waits_for_lock(t) ||
+            (newer ? t.waits.last_is_old(memory_) : reads_same(t))) {
+            return newer;
+        }
+        const request paused = t.wants;
+        is_tried_ = true;
+        has_left_ = false;
+        written_.clear();
+        in_round_.clear();
+        repeated_ = {-1, 0};
+        resume(n);
+        is_tried_ = false;
+        const bool waits =
+            !has_left_ && written_.empty() && same_place(t.wants.where, paused.where);
+        t.wants = paused;
+        return !waits || t.waits.may_look_again(memory_, &in_round_);
     }
     // Returns a hash of the thread's stack, and of all other memory of the body.
     std::uint64_t all_of(int n) const {
@@ -916,9 +946,14 @@ private:
                 return !has_left_;
             }
             t.result = value_seen(t, r.object);
+            in_round_.push_back(r.object);
             return ++repeated_.second <= most_reads &&
                    (r.object != repeated_.first || repeated_.second == 1);
-        case request::kind::write: written_[r.object] = r.value; return true;
+        case request::kind::write:
+            if (r.value != value_seen(t, r.object)) {
+                written_[r.object] = r.value;
+            }
+            return true;
         default: has_left_ = true; return false;
         }
     }
@@ -955,7 +990,7 @@ private:
                 asleep = asleep || what == request::kind::sleep;
                 locks = locks || waits_for_lock(t);
                 pruned_ = pruned_ || times_out || what == request::kind::never ||
-                          (what == request::kind::pause && t.waits.may_look_again(memory_));
+                          (what == request::kind::pause && may_continue(n));
             } else if (t.started && !t.finished) {
                 daemon_times_out = daemon_times_out || times_out;
             }
@@ -1021,7 +1056,8 @@ private:
     std::map<std::pair<const char*, int>, int> trials_;
     bool is_tried_ = false;               // a thread makes rounds that are no part of the execution
     bool has_left_ = false;               // it does more than its loop
-    std::map<int, bits> written_;         // what it has written there, by the object
+    std::map<int, bits> written_;         // the changes that it has made there, by the object
+    std::vector<int> in_round_;           // the objects that it has read there
     std::pair<int, int> repeated_{-1, 0}; // the object whose read ends a round, reads of this round
     std::vector<std::pair<int, int>> picks_; // thread and outcome of each step
     std::vector<outcome> candidates_;

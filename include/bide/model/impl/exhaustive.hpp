@@ -199,15 +199,26 @@ public:
                 return o.pick == s.pick && from(o) == s.from;
             };
             const auto found = std::find_if(all.begin(), all.end(), same);
-            if (found == all.end()) {
-                return -1; // a revisit that the memory model does not allow
+            if (found == all.end() || !is_first_of_equals(m, t, wants, *found)) {
+                return -1; // a revisit that the memory model does not allow, or an equal one
             }
             pick = static_cast<std::size_t>(found - all.begin());
         } else {
             if (!is_scripted() && wants.what == request::kind::write) {
                 revisit(m, x.thread(t));
             }
-            for (std::size_t i = all.size(); i-- > 1;) {
+            const auto is_first = [&](const outcome& o) {
+                return is_first_of_equals(m, t, wants, o);
+            };
+            const auto first = std::find_if(all.begin(), all.end(), is_first);
+            if (first == all.end()) {
+                return -1;
+            }
+            pick = static_cast<std::size_t>(first - all.begin());
+            for (std::size_t i = all.size(); i-- > pick + 1;) {
+                if (!is_first(all[i])) {
+                    continue;
+                }
                 if (all[i].exclusive && !wants.quiet && m.msg(all[i].message).taken_by >= 0) {
                     const step read = as_step(all[i]);
                     revisit(m, x.thread(t), &read, all[i].message);
@@ -296,6 +307,44 @@ private:
         }
     }
 
+    // Of executions that differ only in which of equal threads is which, one is explored. In it, if
+    // two equal threads have done the same so far, and both read the same object next, the thread
+    // that was started first reads the older value; if both write it, it writes first. Returns false
+    // if the outcome of the next step of thread `t` contradicts that.
+    //
+    // The rule is that of Kokologiannakis, Marmanis and Vafeiadis ("SPORE: Combining Symmetry and
+    // Partial Order Reduction", PLDI 2024). With it goes that a step depends on the same step of the
+    // thread before (memory::add()): a revisit that keeps the one keeps the other.
+    bool is_first_of_equals(const memory& m, int t, const request& r, const outcome& o) const {
+        if (r.what != request::kind::read || m.at(r.object).free_list) {
+            return true;
+        }
+        const bool writes = r.what == request::kind::write;
+        const std::size_t mine = writes || o.message >= 0 ? m.position(r.object, o.message) : 0;
+        const auto compare = [&](int other, bool is_earlier) {
+            const event* const e = m.counterpart(t, other);
+            if (e == nullptr || e->object != r.object ||
+                (e->what == event::kind::write) != writes || !is_access(*e)) {
+                return true;
+            }
+            const std::size_t theirs = m.position(r.object, e->message);
+            const bool is_behind = writes ? mine >= theirs : mine > theirs;
+            const bool is_same = mine == theirs && !writes && !(o.exclusive && e->exclusive);
+            return is_same || is_behind == is_earlier;
+        };
+        for (int other = m.equal_before(t); other >= 0; other = m.equal_before(other)) {
+            if (!compare(other, true)) {
+                return false;
+            }
+        }
+        for (int other = m.equal_after(t); other >= 0; other = m.equal_after(other)) {
+            if (!compare(other, false)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
     // Stores a branch: the steps of this execution so far, then `last` in place of the current
@@ -343,6 +392,7 @@ private:
             if (const int other = m.msg(taken).event; other >= 0) {
                 kept.join(m.event_at(other).causes);
             }
+            m.depend_on_equal(id.thread, kept);
         }
         kept.seen[id.thread] = id.index;
         const int taken_by = from >= 0 ? m.msg(from).taken_by : -1;

@@ -409,7 +409,7 @@ machine::machine(const machine_numbers& of, std::uint64_t seed, double jitter)
     const std::size_t count = std::size_t{of.sockets} * of.cores;
     state_->processors.resize(count);
     if (count == 0 || count > state::most_processors) {
-        throw std::invalid_argument("bide: a machine has 1 to 256 processors");
+        BIDE_THROW(std::invalid_argument("bide: a machine has 1 to 256 processors"));
     }
 }
 machine::~machine() {
@@ -453,7 +453,7 @@ void machine::run() {
     bide::detail::simulated_machine::exchange(clock);
     state::current = before;
     if (state_->is_stuck) {
-        throw std::runtime_error("bide: all simulated threads sleep");
+        BIDE_THROW(std::runtime_error("bide: all simulated threads sleep"));
     }
 }
 

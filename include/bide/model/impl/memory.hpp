@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
 #include <string>
 #include <vector>
@@ -430,6 +431,57 @@ public:
             thread.clear();
         }
         seq_cst_.clear();
+        equals_ = {};
+    }
+
+    // ---- Equal threads (exhaustive.hpp)
+
+    // Thread `next` is equal to thread `t`, which has a lower number and was equal to the last.
+    void set_equal(int t, int next) {
+        equals_[index(t)].next = next;
+        equals_[index(next)].previous = t;
+    }
+    // Returns the thread before the equal thread `t`, or the one after it; -1 if there is none.
+    int equal_before(int t) const { return equals_[index(t)].previous; }
+    int equal_after(int t) const { return equals_[index(t)].next; }
+    // Returns the event of thread `other` that corresponds to the next event of thread `t`. Returns
+    // nullptr if there is none, or if the two threads have not done the same so far.
+    const event* counterpart(int t, int other) const {
+        const auto& mine = of_thread(t);
+        const auto& theirs = of_thread(other);
+        if (theirs.size() <= mine.size()) {
+            return nullptr;
+        }
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+            const event& a = event_at(mine[i]);
+            const event& b = event_at(theirs[i]);
+            const bool is_private = a.what == event::kind::read || a.what == event::kind::fence ||
+                                    a.what == event::kind::choice;
+            if (!is_private || a.what != b.what || a.object != b.object || a.message != b.message ||
+                a.pick != b.pick) {
+                return nullptr;
+            }
+        }
+        return &event_at(theirs[mine.size()]);
+    }
+
+    // The next event of thread `t` depends on its counterpart in the equal thread before, so that no
+    // revisit keeps that event alone. Adds the causes of the counterpart to `causes`. If that is the
+    // first half of a read-modify-write, adds those of the second half.
+    void depend_on_equal(int t, clock& causes) const {
+        const event* other = equal_before(t) < 0 ? nullptr : counterpart(t, equal_before(t));
+        if (other == nullptr || other->what == event::kind::write) {
+            return;
+        }
+        const auto& theirs = of_thread(other->id.thread);
+        const bool is_half = other->what == event::kind::read && other->exclusive;
+        for (std::size_t i = other->id.index; is_half && i < theirs.size(); ++i) {
+            other = &event_at(theirs[i]);
+            if (other->what == event::kind::write) {
+                break;
+            }
+        }
+        causes.join(other->causes);
     }
 
     // ---- Objects
@@ -482,6 +534,11 @@ public:
             return {};
         }
         return {std::find(all.begin(), all.end(), m) + 1, all.end()};
+    }
+    // Returns the place of message `m` in the modification order of object `o`.
+    std::size_t position(int o, int m) const {
+        const auto& mo = at(o).messages;
+        return static_cast<std::size_t>(std::find(mo.begin(), mo.end(), m) - mo.begin());
     }
     // Returns the write that `e` reads. If `e` is a write, returns the write behind which it was
     // placed.
@@ -780,6 +837,7 @@ public:
         return e;
     }
     event& add(event::kind what, const request& r, view& v) {
+        depend_on_equal(v.thread, v.causes);
         event& e = events.emplace_back();
         e.id = v.next();
         e.what = what;
@@ -826,11 +884,6 @@ private:
         m.readers.clear();
         return static_cast<int>(message_count_++);
     }
-    std::size_t position(int o, int m) const {
-        const auto& mo = at(o).messages;
-        return static_cast<std::size_t>(std::find(mo.begin(), mo.end(), m) - mo.begin());
-    }
-
     // Adds to `out` the operation `e` itself, and the fences that happen before `e`. If `e` is
     // coherence-ordered before another operation, all these nodes come before that operation in S.
     void before(const event& e, clock& out) const {
@@ -986,6 +1039,11 @@ private:
     std::vector<plain> plains_;
     std::array<std::vector<int>, max_threads> by_thread_;
     seq_cst_order seq_cst_;
+    struct neighbours {
+        int previous = -1;
+        int next = -1;
+    };
+    std::array<neighbours, max_threads> equals_; // of each thread, among threads that are equal
 };
 
 }}} // namespace bide::BIDE_ABI::model::detail

@@ -435,6 +435,17 @@ void thread::join() noexcept {
         {.what = detail::request::kind::join, .other = id_, .text = "joins"});
 }
 
+void run_equal_threads(int count, const std::function<void()>& run) {
+    detail::execution& x = detail::execution::needed();
+    std::array<int, detail::max_threads> all{};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+        all[i] = x.spawn(run, false, i == 0 ? -1 : all[i - 1]);
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+        x.step({.what = detail::request::kind::join, .other = all[i], .text = "joins"});
+    }
+}
+
 void daemon(std::function<void()> run) { detail::execution::needed().spawn(std::move(run), true); }
 
 void require(bool holds, const char* what, int line, const char* file) noexcept {

@@ -36,7 +36,9 @@
 //                values of what it reads in a round, no round can succeed any more: the loop waits
 //                for ever, which is a failure. If a newer value is there, the execution is only
 //                incomplete, because every store is seen in the end. After a pause(), the round is
-//                not known, so all that the thread has read since its last change counts.
+//                not known. If what the thread has read since its last change leaves a doubt, the
+//                thread makes one more round at the end, which is no part of the execution
+//                (may_continue() in execution.hpp).
 //
 // What the checker cannot know: whether a loop writes a global variable that is not watched. The
 // README names that limit. A loop that writes to the stack or the heap of another thread, and ends
@@ -204,14 +206,16 @@ public:
         return old == newer_.end() ? -1 : old->second;
     }
     // Returns true if an object has a newer value than the thread has read from it. Then a stopped
-    // thread can continue, if the search explores schedules.
-    bool may_look_again(const memory& m) const {
+    // thread can continue, if the search explores schedules. `in_round`: only these objects count.
+    bool may_look_again(const memory& m, const std::vector<int>* in_round = nullptr) const {
         return std::any_of(looked_.begin(), looked_.end(), [&](const auto& l) {
-            const auto newer = m.behind(l.first, l.second);
-            return std::any_of(newer.begin(), newer.end(),
-                               [&](int later) { return !m.msg(later).repeats; });
+            return (in_round == nullptr ||
+                    std::find(in_round->begin(), in_round->end(), l.first) != in_round->end()) &&
+                   is_old(m, l);
         });
     }
+    // As may_look_again(), of the last read only.
+    bool last_is_old(const memory& m) const { return is_old(m, looked_.back()); }
     // Returns true if no later write revisits a read of the stopped thread `t`. Then `t` never
     // continues. This is so if the last read of `t` did not read the newest value of that time:
     // that read is not maximally added, and each revisit would change or drop it.
@@ -247,6 +251,11 @@ private:
     };
     using seen = std::vector<std::pair<int, int>>; // objects, and the message that was read
 
+    static bool is_old(const memory& m, const std::pair<int, int>& read) {
+        const auto newer = m.behind(read.first, read.second);
+        return std::any_of(newer.begin(), newer.end(),
+                           [&](int later) { return !m.msg(later).repeats; });
+    }
     static void forget(seen& all, int object) {
         std::erase_if(all, [&](const auto& l) { return l.first == object; });
     }
