@@ -246,7 +246,7 @@ def operation_text(suspension):
         if re.search(r"ops_of<bide::\w+::(detail::)?.*" + pattern, name):
             if place is None:
                 return text
-            target = word_at(at if place is FIRST else word_at(at + 24))
+            target = word_at(at if place is FIRST else at + 24)
             symbol = symbol_at(target)
             return f"{text} {target:#x}" + (f" <{without_version(symbol)}>" if symbol else "")
     found = re.search(r"ops_of<(.*)>$", name)
@@ -315,9 +315,13 @@ class Chain:
         promise = object_at(frame + 2 * pointer_size(), kind)
         return promise if int(promise["context_"]) == self.control.address else None
 
+    def leaf(self):
+        """The frame of its innermost coroutine. Requires: is_waiting."""
+        return int(pointer(self.control["at_"].dereference()["leaf"]))
+
     def frames(self):
         """Its suspended coroutines, innermost first. Requires: is_waiting."""
-        frame = int(pointer(self.control["leaf_"]))
+        frame = self.leaf()
         frames = []
         while frame != 0 and frame not in frames and len(frames) < MOST_FRAMES:
             frames.append(frame)
@@ -327,7 +331,7 @@ class Chain:
 
     def children(self):
         """The chains that its innermost coroutine awaits together. Requires: is_waiting."""
-        promise = self.promise_of(int(pointer(self.control["leaf_"])))
+        promise = self.promise_of(self.leaf())
         children = []
         if promise is None:
             return children

@@ -362,6 +362,7 @@ using bide::wait_payload_t;
 using bide::wait_status;
 using bide::wait_steps;
 using bide::wait_target;
+using bide::wait_target_with;
 using bide::wake_scope;
 using bide::waker;
 using bide::wakers_later;

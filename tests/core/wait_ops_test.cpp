@@ -103,16 +103,14 @@ TEST_CASE("wait_ops: a target returns the operation that it was made of, and its
     calls a;
     calls b;
     calls c;
-    bide::wait_target target(largest{a, b, c});
-    bide::wait_payload_t<plain> none;
-    target.carry(none); // nothing is kept of it
-    parcel some;
-    target.carry(some);
-    const bide::wait_target copy = target;
+    static_assert(sizeof(bide::wait_target_with<bide::wait_payload_t<plain>>) ==
+                  sizeof(bide::wait_target));
+    const bide::wait_target_with<parcel> target(largest{a, b, c});
+    const bide::wait_target& copy = target;
     CHECK(&copy.operation<largest>().a == &a);
     CHECK(&copy.operation<largest>().b == &b);
     CHECK(&copy.operation<largest>().c == &c);
-    CHECK(&copy.carried<parcel>() == &some);
+    CHECK(&copy.carried<parcel>() == &target.payload);
 }
 
 TEST_CASE("wait_ops: the table calls the functions of the operation") {
@@ -163,14 +161,13 @@ TEST_CASE("wait_ops: what an operation may leave out has its default") {
 
 TEST_CASE("wait_ops: a wait that has not begun is moved with its payload") {
     const auto& ops = bide::detail::ops_of<delivering, carrying, platform>;
-    bide::basic_wait<carrying, platform> first{&ops, bide::wait_target(delivering()),
-                                               parcel{std::make_unique<int>(42)}};
+    bide::basic_wait<carrying, platform> first{
+        &ops, bide::wait_target_with<parcel>(delivering(), parcel{std::make_unique<int>(42)})};
     bide::basic_wait<carrying, platform> second(std::move(first));
     CHECK(second.ops == &ops);
-    CHECK(first.payload.inside == nullptr);
-    REQUIRE(second.payload.inside != nullptr);
-    CHECK(*second.payload.inside == 42);
-    second.target.carry(second.payload);
+    CHECK(first.target.payload.inside == nullptr);
+    REQUIRE(second.target.payload.inside != nullptr);
+    CHECK(*second.target.payload.inside == 42);
     CHECK(ops.try_now(second.target) == wait_status::granted);
     CHECK(ops.collect(second.target, wait_status::granted).has_value());
     CHECK(ops.try_now(second.target) == wait_status::waiting);

@@ -28,9 +28,7 @@ protected:
     // `node`: the arguments of the node's constructor.
     template <class... Node>
     explicit manual_wait(bide::basic_wait<R, Platform> wait, Node... node) noexcept
-        : wait_(std::move(wait)), node_(node...) {
-        wait_.target.carry(wait_.payload);
-    }
+        : wait_(std::move(wait)), node_(node...) {}
     ~manual_wait() = default;
 
     bide::basic_wait<R, Platform> wait_;

@@ -79,7 +79,7 @@ private:
 // One case. A time-out is queued last, and only if no other case could happen at once.
 template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: never happens
-    wait_target target;
+    const wait_target* target = nullptr;
     const select_timeout* timeout = nullptr; // of a time-out or a deadline
     deadline until = deadline::never();      // the point in time of `timeout`
     bool is_last = false;
@@ -113,7 +113,7 @@ public:
             }
             entry& e = *all.first[i];
             if (e.how != nullptr) {
-                if (const wait_status what = e.how->try_now(e.target);
+                if (const wait_status what = e.how->try_now(*e.target);
                     what != wait_status::waiting) {
                     e.node.settle(what);
                     tried_ = &e;
@@ -146,7 +146,7 @@ public:
                 e.node.reset(1);
                 e.node.contest(*this);
                 e.queued = true;
-                if (e.how->enqueue(e.target, e.node)) {
+                if (e.how->enqueue(*e.target, e.node)) {
                     return true;
                 }
             }
@@ -265,7 +265,7 @@ private:
             if (e->node.is_complete()) {
                 happened = e; // its primitive may be destroyed already
             } else if (e->queued) {
-                e->how->cancel(e->target, e->node, wait_status::stopped);
+                e->how->cancel(*e->target, e->node, wait_status::stopped);
             }
         }
         return happened;
@@ -429,7 +429,7 @@ public:
     /// Requires: `what` is not a wait for a time, for a task, or of another select; terminates
     /// otherwise.
     basic_select_case(basic_wait<R, Platform>&& what) noexcept
-        : how_(what.ops), target_(what.target), payload_(payload_of(what)) {
+        : how_(what.ops), target_(static_cast<const wait_target&>(what.target), payload_of(what)) {
         if (how_->stands_alone) {
             detail::fatal("select: a wait for a time, for a task, or of another select is not "
                           "allowed as a case");
@@ -440,8 +440,7 @@ public:
     template <class Op>
         requires is_signal
     basic_select_case(const Op& what, detail::signal_payload carried) noexcept
-        : how_(&detail::steps_of<Op, payload, Platform>), target_(what),
-          payload_(std::move(carried)) {}
+        : how_(&detail::steps_of<Op, payload, Platform>), target_(what, std::move(carried)) {}
 
     /// Moves a case, before its select begins.
     basic_select_case(basic_select_case&&) noexcept = default;
@@ -455,18 +454,17 @@ public:
     /// Fills in the entry of the case. After that, neither the case nor the entry may be moved.
     void fill(detail::select_entry<Platform>& e) noexcept {
         e.how = how_;
-        e.target = target_;
-        e.target.carry(payload_);
+        e.target = &target_;
         if constexpr (is_signal) {
-            e.is_last = payload_.is_last();
-            e.timeout = payload_.timeout();
+            e.is_last = target_.payload.is_last();
+            e.timeout = target_.payload.timeout();
         }
     }
 
     /// Returns true if a coroutine that waits for this case needs prepare_timers() first.
     bool needs_timers() const noexcept {
         if constexpr (is_signal) {
-            return payload_.needs_timers();
+            return target_.payload.needs_timers();
         } else {
             return false;
         }
@@ -479,16 +477,16 @@ public:
         } else {
             const auto& ops = static_cast<const wait_ops<R, Platform>&>(*how_);
             if constexpr (detail::is_result<Result>) {
-                return ops.collect(e.target, e.node.outcome());
+                return ops.collect(*e.target, e.node.outcome());
             } else {
-                return *ops.collect(e.target, e.node.outcome());
+                return *ops.collect(*e.target, e.node.outcome());
             }
         }
     }
     /// Undoes a case that has happened and is not collected.
     void give_back(const detail::select_entry<Platform>& e) noexcept {
         if (how_ != nullptr && how_->give_back != nullptr) {
-            how_->give_back(e.target, e.node.outcome());
+            how_->give_back(*e.target, e.node.outcome());
         }
     }
 
@@ -497,14 +495,13 @@ private:
         if constexpr (is_signal) {
             return {};
         } else {
-            return std::move(what.payload);
+            return std::move(what.target.payload);
         }
     }
 
     // nullptr: the case never happens. For a case of a primitive, points to a wait_ops.
     const wait_steps<Platform>* how_ = nullptr;
-    wait_target target_;
-    [[no_unique_address]] payload payload_{};
+    wait_target_with<payload> target_;
     detail::keep_alive alive_;
 };
 

@@ -104,7 +104,7 @@ public:
             where = own ? own : current_worker<Platform>();
         }
         if (of != nullptr) {
-            ::new (static_cast<void*>(&task_)) in_task{{&where, {}}, of, coroutine};
+            ::new (static_cast<void*>(&task_)) in_task{{&where, {}, coroutine}, of};
         } else {
             is_alone_ = true;
             ::new (static_cast<void*>(&alone_)) alone{&where, {}};
@@ -144,7 +144,7 @@ public:
     bool begin(waker interrupt) noexcept {
         if (!is_alone_) {
             task_.at.interrupt = interrupt;
-            may_wait_ = task_.of->begin_wait(task_.leaf, task_.at);
+            may_wait_ = task_.of->begin_wait(task_.at);
         }
         return may_wait_;
     }
@@ -237,7 +237,6 @@ private:
     struct in_task {
         suspension at;
         context* of;
-        std::coroutine_handle<> leaf;
     };
     struct alone {
         executor_ref* where;
@@ -250,7 +249,7 @@ private:
 
     // Returns the runnable that resumes the coroutine without a wait.
     runnable& resumption() noexcept {
-        return is_alone_ ? alone_.resumes : task_.of->resumption(task_.leaf, task_.at);
+        return is_alone_ ? alone_.resumes : task_.of->resumption(task_.at);
     }
 
     executor_ref where() const noexcept { return is_alone_ ? *alone_.where : *task_.at.where; }
@@ -444,13 +443,12 @@ public:
     /// Constructs a wait from the operation of a primitive (core/wait_ops.hpp).
     template <wait_operation<R> Op>
     basic_async_op(const Op& what, payload carried = {}) noexcept
-        : ops_(&detail::ops_of<Op, R, Platform>), target_(what), payload_(std::move(carried)) {}
+        : ops_(&detail::ops_of<Op, R, Platform>), target_(what, std::move(carried)) {}
 
     /// Constructs a wait whose payload is constructed from `args`.
     template <wait_operation<R> Op, class... Args>
     basic_async_op(std::in_place_t, const Op& what, Args&&... args) noexcept
-        : ops_(&detail::ops_of<Op, R, Platform>), target_(what),
-          payload_(std::forward<Args>(args)...) {}
+        : ops_(&detail::ops_of<Op, R, Platform>), target_(what, std::forward<Args>(args)...) {}
 
     /// Constructs a wait for a time: collect() gets timed_out at the deadline.
     template <wait_operation<R> Op>
@@ -515,21 +513,21 @@ public:
                       "bide: an operation is awaited once: write co_await std::move(operation)");
     }
     /// Makes the operation a case of a select. The select has its own limits and executor.
-    basic_wait<R, Platform> as_case() && noexcept { return {ops_, target_, std::move(payload_)}; }
+    basic_wait<R, Platform> as_case() && noexcept { return {ops_, std::move(target_)}; }
 
 private:
     template <class, class, int> friend class basic_async_op;
     template <class, class> friend class basic_callback_wait;
 
     // Constructs the same wait with other limits.
-    basic_async_op(const ops& what, const wait_target& target, payload&& carried) noexcept
-        : ops_(&what), target_(target), payload_(std::move(carried)) {}
+    basic_async_op(const ops& what, wait_target_with<payload>&& target) noexcept
+        : ops_(&what), target_(std::move(target)) {}
 
     template <int More = 0> same<R, More> widen() && noexcept {
         if constexpr (std::is_same_v<same<R, More>, basic_async_op>) {
             return std::move(*this);
         } else {
-            same<R, More> op(*ops_, target_, std::move(payload_));
+            same<R, More> op(*ops_, std::move(target_));
             op.executor_ = executor_;
             detail::move_limits<Stops>(limits_, op.limits_);
             return op;
@@ -537,9 +535,8 @@ private:
     }
 
     const ops* ops_;
-    wait_target target_;
+    wait_target_with<payload> target_;
     executor_ref executor_;
-    [[no_unique_address]] payload payload_;
     [[no_unique_address]] limits limits_;
 };
 
@@ -613,7 +610,6 @@ public:
     /// Tries the operation.
     /// Returns: true if the coroutine need not suspend.
     BIDE_INLINE bool await_ready() noexcept {
-        op_.target_.carry(op_.payload_);
         const ops& how = *op_.ops_; // read early, while compilers know its value
         if (how.yields_first || !worker_local<Platform>::get().spend()) {
             yields_ = true;

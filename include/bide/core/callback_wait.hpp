@@ -96,10 +96,9 @@ public:
         }
         begun_ = true;
         ops_ = op.ops_;
-        target_ = op.target_;
-        target_.carry(payload_.emplace(std::move(op.payload_)));
+        target_.emplace(std::move(op.target_));
         node_.reset(1);
-        if (const wait_status what = ops_->try_now(target_); what != wait_status::waiting) {
+        if (const wait_status what = ops_->try_now(*target_); what != wait_status::waiting) {
             node_.settle(what);
             return true;
         }
@@ -111,7 +110,7 @@ public:
             armed_.arm(*this, limits);
         }
         calls_ = true;
-        if (!ops_->enqueue(target_, node_)) {
+        if (!ops_->enqueue(*target_, node_)) {
             return false; // the waker may have destroyed *this
         }
         BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
@@ -135,10 +134,11 @@ public:
             return true;
         }
         armed_.disarm();
-        if (calls_ && !node_.is_decided() && ops_->cancel(target_, node_, wait_status::destroyed)) {
+        if (calls_ && !node_.is_decided() &&
+            ops_->cancel(*target_, node_, wait_status::destroyed)) {
             calls_ = false;
             if (ops_->on_cancel != nullptr) {
-                ops_->on_cancel(target_);
+                ops_->on_cancel(*target_);
             }
             node_.settle(wait_status::stopped);
             BIDE_PROBE(wait_end, &node_, static_cast<int>(wait_status::stopped));
@@ -162,9 +162,9 @@ public:
         begun_ = false;
         struct payload_end {
             ~payload_end() { of.reset(); }
-            std::optional<payload>& of;
-        } const end{payload_};
-        return ops_->collect(target_, node_.outcome());
+            std::optional<wait_target_with<payload>>& of;
+        } const end{target_};
+        return ops_->collect(*target_, node_.outcome());
     }
 
 private:
@@ -215,7 +215,7 @@ private:
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later;
-        const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
+        const bool ended_here = !node_.is_decided() && ops_->cancel(*target_, node_, why);
         later.stop_gathering();
         if (ended_here) {
             basic_wake_list<Platform>::publish(node_, why); // the waker may destroy *this
@@ -223,17 +223,16 @@ private:
     }
     void give_back() noexcept {
         begun_ = false;
-        ops_->give_back(target_, node_.outcome());
-        payload_.reset();
+        ops_->give_back(*target_, node_.outcome());
+        target_.reset();
     }
 
     waker wake_;
     const ops* ops_ = nullptr;
-    wait_target target_;
-    std::optional<payload> payload_; // while the wait has begun
-    bool begun_ = false;             // begin() was called, and take() was not
-    bool calls_ = false;             // the waker runs when the node is granted
-    bool* left_ = nullptr;           // the flag of the running call; see on_complete()
+    std::optional<wait_target_with<payload>> target_; // while the wait has begun
+    bool begun_ = false;                              // begin() was called, and take() was not
+    bool calls_ = false;                              // the waker runs when the node is granted
+    bool* left_ = nullptr; // the flag of the running call; see on_complete()
     armed_limits armed_;
     typename Platform::template atomic<const void*> caller_{nullptr};
     basic_waiter<Platform> node_;

@@ -150,7 +150,7 @@ concept wait_operation =
         { op.collect(what) } -> std::same_as<R>;
     });
 
-/// A type-erased operation, and the address of its payload.
+/// A type-erased operation. If it has a payload, it is the base of a wait_target_with.
 // A copy of the bytes of a wait_target is a copy of the operation.
 class BIDE_MAY_ALIAS wait_target {
 public:
@@ -159,7 +159,7 @@ public:
 
     /// Stores an operation.
     template <class Op>
-        requires(!std::same_as<Op, wait_target>)
+        requires(!std::derived_from<Op, wait_target>)
     explicit wait_target([[maybe_unused]] const Op& what) noexcept {
         static_assert(std::is_trivially_copyable_v<Op>,
                       "bide: an operation is copied bytewise: it has references and numbers only");
@@ -170,13 +170,6 @@ public:
         }
     }
 
-    /// Sets the payload. The payload must not move from here on.
-    template <class Payload> void carry(Payload& p) noexcept {
-        if constexpr (!std::is_same_v<Payload, detail::no_payload>) {
-            payload_ = &p;
-        }
-    }
-
     /// Returns the operation.
     /// Requires: an Op was stored.
     template <class Op> const Op& operation() const noexcept {
@@ -184,15 +177,29 @@ public:
     }
 
     /// Returns the payload.
-    /// Requires: the payload is a Payload.
-    template <class Payload> Payload& carried() const noexcept {
-        return *static_cast<Payload*>(payload_);
-    }
+    /// Requires: this object is the base of a wait_target_with<Payload>.
+    template <class Payload> Payload& carried() const noexcept;
 
 private:
     alignas(std::uint64_t) std::byte op_[3 * sizeof(std::uint64_t)];
-    void* payload_ = nullptr;
 };
+
+/// A type-erased operation and its payload. It must not move after the wait has begun.
+template <class Payload> struct wait_target_with : wait_target {
+    /// Waits for nothing.
+    wait_target_with() noexcept = default;
+    /// Stores an operation, or copies one, and constructs its payload from `args`.
+    template <class Op, class... Args>
+        requires(!std::same_as<Op, wait_target_with>)
+    explicit wait_target_with(const Op& what, Args&&... args) noexcept
+        : wait_target(what), payload(std::forward<Args>(args)...) {}
+
+    [[no_unique_address]] mutable Payload payload{}; ///< What the wait carries.
+};
+
+template <class Payload> Payload& wait_target::carried() const noexcept {
+    return static_cast<const wait_target_with<Payload>&>(*this).payload;
+}
 
 /// The steps of a wait, as functions that know neither the type of its operation nor that of its
 /// result. The head of this file explains them.
@@ -359,9 +366,8 @@ inline constexpr wait_ops<R, Platform> ops_of{Calls::template steps_of_result<R>
 
 /// A wait that has not begun.
 template <class R, class Platform> struct basic_wait {
-    const wait_ops<R, Platform>* ops;                ///< Its functions.
-    wait_target target;                              ///< What it waits for.
-    [[no_unique_address]] wait_payload_t<R> payload; ///< What it carries.
+    const wait_ops<R, Platform>* ops;           ///< Its functions.
+    wait_target_with<wait_payload_t<R>> target; ///< What it waits for, and what it carries.
 };
 
 }} // namespace bide::BIDE_ABI

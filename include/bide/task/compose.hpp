@@ -183,25 +183,25 @@ private:
         mine.run();
     }
 
-    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept final {
+    bool begin_wait(suspension& at) noexcept final {
         this->begin_waits_above();
-        return begin_own_wait(leaf, at);
+        return begin_own_wait(at);
     }
-    bool begin_own_wait(std::coroutine_handle<> leaf, suspension& at) noexcept final {
+    bool begin_own_wait(suspension& at) noexcept final {
         if (!*at.where) {
             *at.where = on_this_thread<Platform>::ref();
         }
         stays_home_ = *at.where == when_->where_;
-        return control::begin_own_wait(leaf, at);
+        return control::begin_own_wait(at);
     }
     control* begin_wait_of_parent() noexcept final { return when_->begin_late_wait(); }
     bool is_cancelled() noexcept final {
         this->begin_waits_above();
         return control::is_cancelled();
     }
-    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept final {
+    runnable& resumption(suspension& at) noexcept final {
         stays_home_ = *at.where == when_->where_;
-        return control::resumption(leaf, at);
+        return control::resumption(at);
     }
     // If another child has won, a child may end without having started. Otherwise it must start.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
@@ -391,15 +391,16 @@ private:
     // Begins the wait. Returns false if the parent is cancelled and not shielded.
     bool begin_wait() noexcept {
         std::construct_at(&resumed_on_, home());
-        std::construct_at(
-            &at_, suspension{&resumed_on_, waker(
+        std::construct_at(&at_, suspension{&resumed_on_,
+                                           waker(
                                                [](void* me) noexcept {
                                                    static_cast<basic_when_state*>(me)->cancel_all(
                                                        cancel_reason::parent);
                                                },
-                                               this)});
-        const bool begun = context_is_control_ ? control_of_parent().begin_own_wait(parent_, at_)
-                                               : context_->begin_wait(parent_, at_);
+                                               this),
+                                           parent_});
+        const bool begun = context_is_control_ ? control_of_parent().begin_own_wait(at_)
+                                               : context_->begin_wait(at_);
         // Order: relaxed [when.late]; the threads that read it later see it by [when.ended].
         wait_.store(begun ? parent_wait::begun : parent_wait::none, std::memory_order_relaxed);
         return begun;
@@ -469,7 +470,7 @@ private:
         } else if (wait_.load(std::memory_order_relaxed) == parent_wait::begun) {
             context_->wake();
         } else {
-            home().post(context_->resumption(parent_, at_));
+            home().post(context_->resumption(at_));
         }
     }
 

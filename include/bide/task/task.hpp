@@ -216,7 +216,7 @@ public:
     sync_loop() noexcept {
         run_.run = waker(
             [](void* self) noexcept {
-                resume<native_platform>(static_cast<sync_loop*>(self)->leaf_);
+                resume<native_platform>(static_cast<sync_loop*>(self)->at_->leaf);
             },
             this);
     }
@@ -232,13 +232,14 @@ public:
     template <class Promise>
     void run(executor_ref where, std::coroutine_handle<Promise> frame) noexcept {
         frame.promise().begin(*this, where);
-        where.post(resumption(frame, start_));
+        start_.leaf = frame;
+        where.post(resumption(start_));
         drive();
     }
 
 private:
-    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
-        resumption(leaf, at);
+    bool begin_wait(suspension& at) noexcept override {
+        resumption(at);
         return true;
     }
     void end_wait() noexcept override {}
@@ -248,8 +249,7 @@ private:
     }
     executor_ref goes_on_at() const noexcept override { return {}; }
     bool is_cancelled() noexcept override { return false; }
-    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
-        leaf_ = leaf;
+    runnable& resumption(suspension& at) noexcept override {
         at_ = &at;
         return run_;
     }
@@ -282,9 +282,7 @@ private:
     }
 
     basic_ready_queue<native_platform> queue_;
-    // The point at which the chain resumes:
-    std::coroutine_handle<> leaf_;
-    suspension* at_ = nullptr;
+    suspension* at_ = nullptr; // where the chain resumes
     suspension start_{};
     runnable run_;
     runnable finished_; // marks the end of the chain in the queue; never run

@@ -10,11 +10,11 @@
 namespace bide { inline namespace BIDE_ABI {
 
 // Describes how a suspended chain of coroutines resumes. The last coroutine of the chain is called
-// the leaf. This object lies in the frame of the leaf. The handle of the leaf lies in the
-// basic_task_context of the chain, so a resumption need not read the frame.
+// the leaf. This object lies in the frame of the leaf.
 struct suspension {
     executor_ref* where = nullptr; // resumes the chain
     waker interrupt;               // ends the wait, on any thread
+    std::coroutine_handle<> leaf;
 };
 
 // The value that a task_local_value (task/task_local_value.hpp) has in one scope. The value does
@@ -92,8 +92,7 @@ public:
     // wait. After that, wake() is called as at the end of any wait. Returns false if the chain is
     // cancelled already. Then no wait has begun, and neither wake() nor end_wait() is called.
     // Requires: `at` is not moved or destroyed until the chain resumes.
-    [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
-                                          suspension& at) noexcept = 0;
+    [[nodiscard]] virtual bool begin_wait(suspension& at) noexcept = 0;
 
     // Ends a wait that has begun but is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
@@ -134,7 +133,7 @@ public:
     virtual void set_tag(std::uint8_t) noexcept {}
 
     // Returns the runnable that resumes the chain without a wait. The caller posts the runnable.
-    virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;
+    virtual runnable& resumption(suspension& at) noexcept = 0;
 
     // Called when the first coroutine of the chain has ended. That coroutine is suspended, and its
     // promise holds the outcome.

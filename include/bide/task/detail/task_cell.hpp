@@ -186,6 +186,12 @@ public:
         }
     }
 
+    // Returns the reference as a pointer. Afterwards this object has none.
+    void* release() noexcept { return std::exchange(shared_, nullptr); }
+    // Takes over the reference that release() has returned, and empties the pointer.
+    explicit unhandled(void*& released) noexcept
+        : shared_(static_cast<shared*>(std::exchange(released, nullptr))) {}
+
     // Calls the function with the exception. Without a function, prints the exception and
     // terminates.
     void tell(std::exception_ptr error) const noexcept {
@@ -246,9 +252,8 @@ public:
 
     kept_outcome<T>& kept() noexcept { return kept_; }
     void settled() noexcept {
-        if (kept_.error()) {
-            handler_ = static_cast<task_home&>(home()).handler();
-        }
+        auto& all = static_cast<task_home&>(home());
+        this->kept_after_end() = kept_.error() ? unhandled(all.handler()).release() : nullptr;
     }
 
     // Moves the outcome out.
@@ -276,7 +281,11 @@ public:
     }
 
 protected:
-    ~joined_task() = default;
+    ~joined_task() {
+        if (!never_ran()) {
+            unhandled(this->kept_after_end());
+        }
+    }
 
 private:
     // Reports an exception that no handle asked for, unless it is the stopped_error of a cancelled
@@ -284,12 +293,11 @@ private:
     void discard_outcome() noexcept final {
         std::exception_ptr& error = kept_.error();
         if (error && !(was_cancelled() && is_stopped_error(error))) {
-            handler_.tell(std::exchange(error, nullptr));
+            unhandled(this->kept_after_end()).tell(std::exchange(error, nullptr));
         }
     }
 
-    kept_outcome<T> kept_;
-    unhandled handler_; // set if there is an exception
+    kept_outcome<T> kept_; // if it has an exception, kept_after_end() has the handler
 };
 
 template <spawnable S, task_end End> class task_cell final : public End, public recycled {

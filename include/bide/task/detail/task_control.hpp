@@ -334,13 +334,10 @@ public:
 
     // --- The context of the task's coroutines (core/detail/task_context.hpp)
 
-    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
-        return begin_own_wait(leaf, at);
-    }
+    bool begin_wait(suspension& at) noexcept override { return begin_own_wait(at); }
     // Does what begin_wait() does. Any thread that runs or starts a child of this chain may call
     // it: while the chain waits for its children, no thread runs the chain itself.
-    virtual bool begin_own_wait(std::coroutine_handle<> leaf, suspension& at) noexcept {
-        leaf_ = leaf;
+    virtual bool begin_own_wait(suspension& at) noexcept {
         at_ = &at;
         if (!has_waited_) {
             has_waited_ = true;
@@ -364,8 +361,7 @@ public:
     bool has_begun_enough() noexcept override {
         return refused_ == local::whole_budget || ++refused_ == local::whole_budget;
     }
-    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
-        leaf_ = leaf;
+    runnable& resumption(suspension& at) noexcept override {
         if (at_ != &at) { // if equal, a canceller may be reading at_
             at_ = &at;
         }
@@ -505,7 +501,7 @@ protected:
                 here.name = this->name();
                 here.tag = this->tag();
             }
-            const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
+            const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : at_->leaf;
             if (next) {
                 resume<Platform>(next);
                 const bool is_over = here.running == nullptr;
@@ -535,6 +531,9 @@ protected:
         // Order: relaxed; only the task sets `stop_`.
         return stop_.load(std::memory_order_relaxed) != nullptr;
     }
+
+    // A pointer for the derived class. Requires: the chain has run and has ended.
+    void*& kept_after_end() noexcept { return kept_after_end_; }
 
     // Returns true if first_wait() was called.
     bool has_waited() const noexcept { return has_waited_; }
@@ -579,11 +578,10 @@ protected:
 
 private:
     runnable run_;
-    // Valid while the chain waits, or is queued after a wait:
     union {
-        std::coroutine_handle<> leaf_;
+        suspension* at_ = nullptr; // valid while the chain waits, or is queued after a wait
+        void* kept_after_end_;
     };
-    suspension* at_ = nullptr;
     typename Platform::template atomic<typename Platform::stop_source*> stop_{nullptr};
 };
 
