@@ -36,16 +36,16 @@ BUDGETS = {
     "sync/shared_mutex.hpp": (16, 2590, 94),
     "sync/semaphore.hpp": (17, 2870, 94),
     "sync/event.hpp": (17, 2650, 87),
-    "sync/condition_variable.hpp": (17, 3050, 96),
-    "channel/channel.hpp": (20, 3920, 113),
-    "channel/select.hpp": (26, 5390, 129),
+    "sync/condition_variable.hpp": (17, 3060, 96),
+    "channel/channel.hpp": (20, 3930, 113),
+    "channel/select.hpp": (26, 5380, 129),
     "task/task.hpp": (27, 5430, 125),
     "sched/scheduler.hpp": (47, 9780, 207),
     "sched/scheduler.hpp BIDE_COMPILED": (37, 6910, 184),
     "parallel/fork_join.hpp": (53, 11200, 217),
     "parallel/parallel_for.hpp": (54, 11640, 218),
-    "bide.hpp": (101, 20230, 245),
-    "bide.hpp BIDE_COMPILED": (90, 17070, 221),
+    "bide.hpp": (101, 20220, 245),
+    "bide.hpp BIDE_COMPILED": (90, 17060, 221),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
