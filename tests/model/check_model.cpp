@@ -590,6 +590,12 @@ template <lock_loop How> void two_and_three_threads() {
     }
 }
 
+// A pause() of several loops: one place in the code.
+BIDE_NOINLINE void rest() {
+    platform::pause();
+    asm volatile(""); // the call above is no tail call
+}
+
 TEST_CASE("checker: a pause says no more than that this round is over") {
     CHECK(found([] { // another object, which no round reads, has a newer value
               atomic<int> other{0};
@@ -607,6 +613,41 @@ TEST_CASE("checker: a pause says no more than that this round is over") {
                   platform::pause();
               }
           }) == failure::livelock);
+    // A thread that goes on without another read has not waited.
+    const auto gives_up = [](bool is_marked) {
+        return [is_marked] {
+            atomic<int> count{0};
+            const auto try_once = [&] {
+                int seen = count.load(relaxed);
+                if (!count.compare_exchange_strong(seen, seen + 1, relaxed) && is_marked) {
+                    platform::pause();
+                }
+            };
+            {
+                model::thread other(try_once);
+                try_once();
+            }
+            MODEL_REQUIRE(count.load(relaxed) == 2);
+        };
+    };
+    CHECK(found(gives_up(false)) == failure::assertion);
+    CHECK(found(gives_up(true)) == failure::refused);
+    CHECK(found([] { // at a place where another thread has waited
+              atomic<int> flag{0};
+              atomic<int> count{0};
+              model::thread setter([&] { flag.store(1, relaxed); });
+              while (flag.load(relaxed) == 0) {
+                  rest();
+              }
+              const auto try_once = [&] {
+                  int seen = count.load(relaxed);
+                  if (!count.compare_exchange_strong(seen, seen + 1, relaxed)) {
+                      rest();
+                  }
+              };
+              model::thread other(try_once);
+              try_once();
+          }) == failure::refused);
     const auto counted = [](bool is_marked) {
         return [is_marked] {
             atomic<int> count{0};

@@ -828,22 +828,28 @@ private:
             const int rounds = rounds_of(n);
             trials = rounds == unknown ? trials : none_left;
             if (rounds > 0) {
-                fail(failure::refused,
-                     thread_text(n) + " waits in a loop, and goes on after " +
-                         std::to_string(rounds) + " more rounds though nothing has changed: " +
-                         (has_pause ? "without the pause(), each round is explored"
-                                    : "the loop must count its rounds on the stack"),
-                     where);
+                refuse_loop(n, rounds, has_pause, where);
                 return;
             }
         }
     }
+    void refuse_loop(int n, int rounds, bool has_pause, site where) {
+        fail(failure::refused,
+             thread_text(n) + " waits in a loop, and goes on after " + std::to_string(rounds) +
+                 " more rounds though nothing has changed: " +
+                 (has_pause ? "without the pause(), each round is explored"
+                            : "the loop must count its rounds on the stack"),
+             where);
+    }
+    // Returns true if the thread has left its loop, and has accessed nothing since its pause().
+    // Then it has not waited: whatever it would read, it goes on.
+    bool has_given_up() const { return has_left_ && in_round_.empty() && written_.empty(); }
     static constexpr int none_left = 1;
     static constexpr int most_trials = 50;
     static constexpr int unknown = -1;
     // Returns after how many more rounds the paused thread leaves its loop. Returns 0 if it stays.
     // Returns `unknown` if its last round has read two values of an object: then the next round may
-    // differ from it.
+    // differ from it, unless the thread reads nothing more.
     int rounds_of(int n) {
         constexpr int most = 10'000;
         model_thread& t = thread(n);
@@ -855,11 +861,12 @@ private:
         is_tried_ = true;
         has_left_ = false;
         written_.clear();
+        in_round_.clear();
         for (int round = 1; round <= most && !has_left_; ++round) {
             repeated_ = {is_unmarked ? paused.object : -1, round == 1 ? 0 : 1};
             resume(n);
             if (has_left_) {
-                left = is_sure ? round : unknown;
+                left = is_sure || (!is_unmarked && has_given_up()) ? round : unknown;
                 break;
             }
             is_sure = is_sure || same_place(t.wants.where, paused.where);
@@ -898,6 +905,9 @@ private:
         const bool waits =
             !has_left_ && written_.empty() && same_place(t.wants.where, paused.where);
         t.wants = paused;
+        if (has_given_up()) {
+            refuse_loop(n, 1, true, paused.where);
+        }
         return !waits || t.waits.may_look_again(memory_, &in_round_);
     }
     // Returns a hash of the thread's stack, and of all other memory of the body.
