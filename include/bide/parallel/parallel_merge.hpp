@@ -713,7 +713,7 @@ Out parallel_merge(const fork_policy& on, Left&& left, Right&& right, Out out, C
     const detail::elements<Out> to{std::move(out), l.size + r.size};
     fork_options options = on.options();
     if (options.grain == 0) {
-        options.grain = 8'192; // the two searches of a part cost little beside its copies
+        options.grain = 4'096; // the two searches of a part cost little beside its copies
     }
     const auto merge_part = [&](std::uint64_t begin, std::uint64_t end) {
         const auto from = detail::taken_from_left(l, r, begin, comes_first);
