@@ -107,6 +107,48 @@ TEST_CASE("parallel_partition: divides as std's does, in the same order on any n
     }
 }
 
+TEST_CASE("parallel_partition: of larger plain elements, asks once for each, and loses none",
+          "[promise.partition-order]") {
+    struct record {
+        int number;
+        char rest[28];
+    };
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    for (const std::size_t n : {1u, 255u, 256u, 257u, 384u, 1'000u, 5'000u}) {
+        for (const std::uint32_t rarity : {1u, 2u, 5u, 300u, 1'000'000u}) {
+            for (const bool is_reversed : {false, true}) {
+                INFO(n << " elements, 1 of " << rarity << ", reversed: " << is_reversed);
+                const std::vector<int> given = numbered(n, chance, rarity);
+                std::vector<record> out(n);
+                for (std::size_t i = 0; i != n; ++i) {
+                    out[i].number = given[is_reversed ? n - 1 - i : i];
+                }
+                std::size_t calls = 0; // of one thread: there are less than twice the grain
+                const auto middle = bide::parallel_partition(
+                    s, out,
+                    [&](int number) {
+                        ++calls;
+                        return is_even(number);
+                    },
+                    &record::number);
+                REQUIRE(calls == n);
+                const auto numbers = [&out] {
+                    std::vector<int> all(out.size());
+                    std::ranges::transform(out, all.begin(), &record::number);
+                    return all;
+                };
+                expect_divided(given, numbers(), middle - out.begin());
+                bide::parallel_partition(s, out,
+                                         [&](const record&) { return chance.below(2) == 0; });
+                std::vector<int> all = numbers();
+                std::ranges::sort(all);
+                REQUIRE(all == given); // numbered() ascends
+            }
+        }
+    }
+}
+
 TEST_CASE("parallel_partition: several threads ask at the same time", "[promise.partition-order]") {
     bide::scheduler s(test::with(2, true));
     for (const std::size_t grain : {0u, 1u}) {

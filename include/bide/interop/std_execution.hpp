@@ -340,8 +340,8 @@ template <class Index, class Body> void std_loop(const std_bounds<Index>& in, co
 
 // Merges by parts of the output. leaf(left, left_end, right, right_end, out, less) merges a part. It
 // may move the elements away, so the elements of a part are found before any leaf begins. If
-// elements are copied as bytes, merge_copies() takes the place of the leaf, and a part finds its
-// elements itself.
+// elements are copied as bytes, merge_places() does not call the leaf, and finds the elements of a
+// part itself.
 template <class Left, class Right, class Out, class Compare, class Leaf>
 void std_merge(const elements<Left>& left, const elements<Right>& right, const Out& out,
                Compare& less, const Leaf& leaf) {
@@ -355,19 +355,10 @@ void std_merge(const elements<Left>& left, const elements<Right>& right, const O
     const auto comes_first = [&](auto&& b, auto&& a) -> bool {
         return less(std::forward<decltype(b)>(b), std::forward<decltype(a)>(a));
     };
-    // Returns how many of the first n merged elements come from the left, of which the first `from`
-    // and `before` are known. If comparisons contradict each other, the search may find any place.
-    const auto find = [&](std::uint64_t n, std::uint64_t from, std::uint64_t before) {
-        return std::clamp(detail::taken_from_left(left, right, n, comes_first), before,
-                          lesser_of(before + (n - from), left.size));
-    };
     const std_policy on = detail::std_policy_for<Left, Right, Out, Leaf>();
     if constexpr (merges_branchless<Left, Right>) {
         const auto merge_part = [&](std::uint64_t begin, std::uint64_t end) {
-            const auto from = detail::taken_from_left(left, right, begin, comes_first);
-            const auto until = find(end, begin, from);
-            detail::merge_copies(left.at(from), left.at(until), right.at(begin - from),
-                                 right.at(end - until), to.at(begin), comes_first);
+            detail::merge_places(left, right, to, begin, end, comes_first, leaf);
         };
         detail::std_run(on, size, std_leaf(merge_part), unit, 4 * unit);
     } else {
@@ -377,7 +368,8 @@ void std_merge(const elements<Left>& left, const elements<Right>& right, const O
         const std::unique_ptr<std::uint64_t[]> from_left(new std::uint64_t[parts + 1]);
         from_left[0] = 0;
         for (std::uint64_t k = 0; k != parts; ++k) {
-            from_left[k + 1] = find(begin_of(k + 1), begin_of(k), from_left[k]);
+            from_left[k + 1] = detail::taken_from_left(left, right, begin_of(k + 1), comes_first,
+                                                       begin_of(k), from_left[k]);
         }
         const auto merge_parts = [&](std::uint64_t k, std::uint64_t last) {
             for (; k != last; ++k) {

@@ -42,10 +42,10 @@
 // this way, too.
 //
 // Within a chunk, the thread checks again whether thieves find an arm, because later elements may
-// take longer than earlier ones. It checks after the first 64 elements of a part, then after 256,
-// 1,024 and 4,096 more. If elements are short, later checks come after 16,384 more. If thieves find
-// no arm, the chunk ends and the clock is read. The size of a longer chunk is rounded to 64
-// elements, for vector instructions.
+// take longer than earlier ones. The first check in a part comes after a 64th of a chunk, but
+// at least 64 and at most 2,048 elements. The next ones come after four times as many each, up to
+// some thousands. If thieves find no arm, the chunk ends and the clock is read. The size of a
+// longer chunk is rounded to 64 elements, for vector instructions.
 //
 // With fork_options::yield_to_tasks, a worker that has taken a part looks for tasks between chunks.
 // If it ends its part early because of a task, it leaves the rest of the part to the owner of the
@@ -271,9 +271,10 @@ private:
     static constexpr std::uint64_t few_units = 1'024;
     // A thief that does not read the clock after a unit reads it after this many.
     static constexpr unsigned few_looks = 64;
-    // The number of elements between two checks whether thieves want work. It is first_piece at the
-    // start of a part. After each check, it grows by a factor of four, if it is less than a limit.
-    // The limit is an eighth of a chunk, but at least common_piece and at most longest_piece.
+    // The number of elements between two checks whether thieves want work. At the start of a part,
+    // it is a 64th of a chunk, but at least first_piece and at most common_piece. After each
+    // check, it grows by a factor of four, if it is less than a limit. The limit is an eighth of a
+    // chunk, but at least common_piece and at most longest_piece.
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t common_piece = 2'048;
     static constexpr std::uint64_t longest_piece = 8'192;
@@ -319,7 +320,8 @@ private:
     std::uint64_t advance(Front& front, range part, const bool may_leave, std::uint64_t chunk) {
         const std::uint64_t end = part.last;
         unsigned units = 0; // that were visited since the last look at the clock
-        std::uint64_t piece = greater_of(first_piece / unit_ * unit_, unit_);
+        std::uint64_t piece = lesser_of(greater_of(first_piece, chunk / 64), common_piece);
+        piece = greater_of(piece / unit_ * unit_, unit_);
         std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         bool is_long = true;     // the last unit took as long as a chunk
         // A half begins with the size of this part's chunks, not with learned(). Thieves may have

@@ -625,6 +625,16 @@ std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>&
     return low;
 }
 
+// Does the same, if the first `from` elements have `before` elements of the left range. The result
+// is possible even if comparisons contradict each other, and the search finds any place.
+template <class Left, class Right, class ComesFirst>
+std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>& right,
+                              std::uint64_t n, const ComesFirst& comes_first, std::uint64_t from,
+                              std::uint64_t before) {
+    return std::clamp(detail::taken_from_left(left, right, n, comes_first), before,
+                      lesser_of(before + (n - from), left.size));
+}
+
 // True if the ranges are merged without branches that depend on the elements.
 template <class Left, class Right>
 inline constexpr bool merges_branchless =
@@ -635,53 +645,97 @@ inline constexpr bool merges_branchless =
     std::is_lvalue_reference_v<std::iter_reference_t<Left>> &&
     std::is_same_v<std::iter_reference_t<Left>, std::iter_reference_t<Right>>;
 
-// Merges [left, left_end) and [right, right_end), and writes the result from `to` on, without
-// branches that depend on the elements. Merges from both ends at once, which gives the processor
-// two independent chains of loads.
-template <class Left, class Right, class Out, class ComesFirst>
-void merge_copies(Left left, Left left_end, Right right, Right right_end, Out to,
-                  const ComesFirst& comes_first) {
+// What a merge of elements that are copied has not copied yet, and the places for it. There are no
+// branches that depend on the elements.
+template <class Left, class Right, class Out> struct copying_merge {
     using left_difference = std::iter_difference_t<Left>;
     using right_difference = std::iter_difference_t<Right>;
-    const auto put = [](std::ptrdiff_t from_right, const Left& l, const Right& r, const Out& out) {
+
+    Left left;
+    Left left_end;
+    Right right;
+    Right right_end;
+    Out to;
+    Out to_end;
+
+    // The number of elements of the shorter range.
+    std::uint64_t least() const {
+        return lesser_of(static_cast<std::uint64_t>(left_end - left),
+                         static_cast<std::uint64_t>(right_end - right));
+    }
+    static void put(std::ptrdiff_t from_right, const Left& l, const Right& r, const Out& out) {
         const auto zero = reinterpret_cast<std::uintptr_t>(std::addressof(*l));
         const auto one = reinterpret_cast<std::uintptr_t>(std::addressof(*r));
         const std::uintptr_t chosen =
             zero + ((one - zero) & (0 - static_cast<std::uintptr_t>(from_right)));
         *out = *reinterpret_cast<const std::iter_value_t<Left>*>(chosen);
-    };
-    const auto take_first = [&] {
+    }
+    template <class ComesFirst> BIDE_INLINE void copy_first(const ComesFirst& comes_first) {
         const std::ptrdiff_t from_right = detail::as_number(comes_first(*right, *left));
         put(from_right, left, right, to);
         ++to;
         right += static_cast<right_difference>(from_right);
         left += static_cast<left_difference>(1 - from_right);
-    };
-    while (left != left_end && right != right_end) {
-        const auto least = (std::min)(static_cast<std::uint64_t>(left_end - left),
-                                      static_cast<std::uint64_t>(right_end - right));
-        if (least == 1) {
-            take_first();
-            continue;
-        }
-        // A round is so short that neither range can end before its last step.
-        Left left_back = left_end - 1;
-        Right right_back = right_end - 1;
-        Out back = to + static_cast<std::iter_difference_t<Out>>(left_back - left) +
-                   static_cast<std::iter_difference_t<Out>>(right_end - right);
-        for (auto i = least / 2; i != 0; --i) {
-            take_first();
-            const std::ptrdiff_t from_left =
-                detail::as_number(comes_first(*right_back, *left_back));
-            put(1 - from_left, left_back, right_back, back);
-            --back;
-            left_back -= static_cast<left_difference>(from_left);
-            right_back -= static_cast<right_difference>(1 - from_left);
-        }
-        left_end = left_back + 1;
-        right_end = right_back + 1;
     }
-    std::ranges::copy(right, right_end, std::ranges::copy(left, left_end, to).out);
+    template <class ComesFirst> BIDE_INLINE void copy_last(const ComesFirst& comes_first) {
+        const Left l = left_end - 1;
+        const Right r = right_end - 1;
+        const std::ptrdiff_t from_left = detail::as_number(comes_first(*r, *l));
+        put(1 - from_left, l, r, --to_end);
+        left_end -= static_cast<left_difference>(from_left);
+        right_end -= static_cast<right_difference>(1 - from_left);
+    }
+};
+
+// Merges `one` and `two`, both from both ends at once, which gives the processor four independent
+// chains of loads. A round is so short that no range can end before its last step.
+template <class Merge, class ComesFirst>
+void merge_copies(Merge one, Merge two, const ComesFirst& comes_first) {
+    while (const auto steps = lesser_of(one.least(), two.least()) / 2) {
+        for (auto i = steps; i != 0; --i) {
+            one.copy_first(comes_first);
+            two.copy_first(comes_first);
+            one.copy_last(comes_first);
+            two.copy_last(comes_first);
+        }
+    }
+    for (Merge* const at : {&one, &two}) {
+        Merge rest = *at; // its address is not known elsewhere
+        while (const auto least = rest.least()) {
+            rest.copy_first(comes_first);
+            for (auto i = (least - 1) / 2; i != 0; --i) {
+                rest.copy_last(comes_first);
+                rest.copy_first(comes_first);
+            }
+        }
+        std::ranges::copy(rest.right, rest.right_end,
+                          std::ranges::copy(rest.left, rest.left_end, rest.to).out);
+    }
+}
+
+// Merges the places [begin, end) of the merged sequence, by copies if that is possible, and else by
+// leaf(left, left_end, right, right_end, out).
+template <class Left, class Right, class Out, class ComesFirst, class Leaf>
+void merge_places(const elements<Left>& left, const elements<Right>& right, const elements<Out>& to,
+                  std::uint64_t begin, std::uint64_t end, const ComesFirst& comes_first,
+                  const Leaf& leaf) {
+    const auto from = detail::taken_from_left(left, right, begin, comes_first);
+    const auto until = detail::taken_from_left(left, right, end, comes_first, begin, from);
+    if constexpr (merges_branchless<Left, Right>) {
+        const auto part = [&](std::uint64_t b, std::uint64_t l, std::uint64_t e, std::uint64_t m) {
+            return copying_merge<Left, Right, Out>{left.at(l),      left.at(m), right.at(b - l),
+                                                   right.at(e - m), to.at(b),   to.at(e)};
+        };
+        const std::uint64_t middle = begin + (end - begin) / 2;
+        const auto half =
+            std::clamp(detail::taken_from_left(left, right, middle, comes_first, begin, from),
+                       greater_of(from + (end - middle), until) - (end - middle), until);
+        detail::merge_copies(part(begin, from, middle, half), part(middle, half, end, until),
+                             comes_first);
+    } else {
+        leaf(left.at(from), left.at(until), right.at(begin - from), right.at(end - until),
+             to.at(begin));
+    }
 }
 
 } // namespace detail
@@ -713,23 +767,13 @@ Out parallel_merge(const fork_policy& on, Left&& left, Right&& right, Out out, C
     const detail::elements<Out> to{std::move(out), l.size + r.size};
     fork_options options = on.options();
     if (options.grain == 0) {
-        options.grain = 8'192; // the two searches of a part cost little beside its copies
+        options.grain = 4'096; // the two searches of a part cost little beside its copies
     }
+    const auto merge_leaf = [&](auto... of) {
+        std::ranges::merge(of..., std::ref(less), std::ref(project_left), std::ref(project_right));
+    };
     const auto merge_part = [&](std::uint64_t begin, std::uint64_t end) {
-        const auto from = detail::taken_from_left(l, r, begin, comes_first);
-        // If comparisons contradict each other, this search may find a place before `from`, or a
-        // place that is too far behind it.
-        const auto until = std::clamp(detail::taken_from_left(l, r, end, comes_first), from,
-                                      (std::min)(from + (end - begin), l.size));
-        if constexpr (detail::merges_branchless<std::ranges::iterator_t<Left>,
-                                                std::ranges::iterator_t<Right>>) {
-            detail::merge_copies(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),
-                                 to.at(begin), comes_first);
-        } else {
-            std::ranges::merge(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),
-                               to.at(begin), std::ref(less), std::ref(project_left),
-                               std::ref(project_right));
-        }
+        detail::merge_places(l, r, to, begin, end, comes_first, merge_leaf);
     };
     detail::loop_over(fork_policy(on.where(), std::move(options)), to.numbers(), merge_part);
     return to.end();

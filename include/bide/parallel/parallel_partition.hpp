@@ -56,6 +56,61 @@ template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes
     return is_left ? left + 1 : left;
 }
 
+// Does the same with fewer moves, which is faster for larger elements. Examines blocks of elements
+// from both ends, and stores the numbers of those that belong to the other side. Then these change
+// places in a cycle. (Edelkamp, Weiss, "BlockQuicksort".)
+template <class It, class Pred> It block_partition(It first, It last, Pred goes_left) {
+    using difference = std::iter_difference_t<It>;
+    constexpr difference block = 128;
+    unsigned char lefts[block];  // numbers of elements, counted from `first`
+    unsigned char rights[block]; // numbers of elements, counted back from `last`
+    difference left = 0, left_end = 0, right = 0, right_end = 0;
+    while (last - first >= 2 * block) {
+        if (left == left_end) {
+            left = left_end = 0;
+            for (difference i = 0; i != block; ++i) {
+                lefts[left_end] = static_cast<unsigned char>(i);
+                left_end += goes_left(first[i]) ? 0 : 1;
+            }
+        }
+        if (right == right_end) {
+            right = right_end = 0;
+            for (difference i = 0; i != block; ++i) {
+                rights[right_end] = static_cast<unsigned char>(i);
+                right_end += goes_left(last[-1 - i]) ? 1 : 0;
+            }
+        }
+        if (auto n = (std::min)(left_end - left, right_end - right); n != 0) {
+            It gap = first + lefts[left++];
+            const std::iter_value_t<It> element = *gap;
+            for (;;) {
+                const It from_right = last - 1 - rights[right++];
+                *gap = *from_right;
+                gap = from_right;
+                if (--n == 0) {
+                    break;
+                }
+                const It from_left = first + lefts[left++];
+                *gap = *from_left;
+                gap = from_left;
+            }
+            *gap = element;
+        }
+        first += left == left_end ? block : 0;
+        last -= right == right_end ? block : 0;
+    }
+    // At most one block has such elements left.
+    It middle = detail::cyclic_partition(left == left_end ? first : first + block,
+                                         right == right_end ? last : last - block, goes_left);
+    while (left != left_end) {
+        std::iter_swap(first + lefts[--left_end], --middle);
+    }
+    while (right != right_end) {
+        std::iter_swap(last - 1 - rights[--right_end], middle++);
+    }
+    return middle;
+}
+
 // Moves to the front the elements for which goes_left is true.
 template <class It, class Pred> division<It> divide(It first, It last, Pred goes_left) {
     for (bool was_divided = true;; was_divided = false) {
@@ -72,8 +127,10 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
         } while (!goes_left(*last));
         std::ranges::iter_swap(first, last);
         ++first;
-        if constexpr (moves_branchless<It>) {
+        if constexpr (moves_branchless<It, 16>) {
             return {detail::cyclic_partition(first, last, goes_left), false};
+        } else if constexpr (moves_branchless<It>) {
+            return {detail::block_partition(first, last, goes_left), false};
         }
     }
 }
