@@ -350,6 +350,7 @@ public:
         return may_wait;
     }
     void end_wait() noexcept override { state_.end_wait(); }
+    bool runs_as(const runnable& job) const noexcept override { return &job == &run_; }
     executor_ref goes_on_at() const noexcept override {
         return state_.is_waiting() ? *at_->where : executor_ref();
     }
@@ -537,6 +538,8 @@ protected:
 
     // Returns true if first_wait() was called.
     bool has_waited() const noexcept { return has_waited_; }
+    // Returns true if the chain has waited or yielded. Requires: the chain has not ended.
+    bool has_suspended() const noexcept { return at_ != nullptr; }
 
     state state_;
     std::uint16_t listed_in_ = 0; // the number of a list, for the derived class
