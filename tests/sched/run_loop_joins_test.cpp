@@ -4,6 +4,7 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/strand.hpp>
+#include <bide/task/task_local_value.hpp>
 #include <bide/task/with_deadline.hpp>
 #include <support/sched.hpp>
 
@@ -515,6 +516,23 @@ struct immediate_executor {
     void post(runnable& r) noexcept { r.run.wake(); }
 };
 
+// Reads the value of the task that runs when an object is destroyed.
+task_local_value<int> depth_of_scope;
+class reads_at_end {
+public:
+    explicit reads_at_end(const int*& to) noexcept : to_(&to) {}
+    reads_at_end(reads_at_end&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
+    reads_at_end& operator=(reads_at_end&&) = delete;
+    ~reads_at_end() {
+        if (to_ != nullptr) {
+            *to_ = depth_of_scope.get();
+        }
+    }
+
+private:
+    const int** to_;
+};
+
 } // namespace
 
 TEST_CASE("scheduler: a task leaves any executor before it runs the task that it awaits",
@@ -604,4 +622,20 @@ TEST_CASE("scheduler: a deadline or a sibling stops a join while the awaited tas
     s.spawn(limited).join();
     s.shutdown();
     CHECK(was_stopped);
+}
+
+TEST_CASE("scheduler: the objects of an awaited task are destroyed while no task runs",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(1, true));
+    const int none = 0;
+    const int* seen = &none;
+    const auto child = [](reads_at_end) -> task<> { co_return; };
+    const auto joiner = [&]() -> task<> {
+        auto joined = s.spawn(child(reads_at_end(seen)));
+        SECTION("at its end") {}
+        SECTION("if it was cancelled before its start") { joined.cancel(); }
+        static_cast<void>(co_await std::move(joined).async_join().as_result());
+    };
+    s.spawn(with_value(depth_of_scope, 1, joiner())).join();
+    CHECK(seen == nullptr);
 }
