@@ -32,20 +32,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The most that a header may include: headers of bide, itself among them; their lines of code; and hundredths,
 # which are those of g++ with libstdc++ 12, and are not checked with others. Behind the header, a macro to define.
 BUDGETS = {
-    "sync/mutex.hpp": (16, 2350, 92),
+    "sync/mutex.hpp": (16, 2360, 92),
     "sync/shared_mutex.hpp": (16, 2590, 94),
     "sync/semaphore.hpp": (17, 2870, 94),
     "sync/event.hpp": (17, 2650, 87),
     "sync/condition_variable.hpp": (17, 3060, 96),
     "channel/channel.hpp": (20, 3930, 113),
-    "channel/select.hpp": (26, 5380, 129),
-    "task/task.hpp": (27, 5430, 125),
-    "sched/scheduler.hpp": (47, 9780, 207),
-    "sched/scheduler.hpp BIDE_COMPILED": (37, 6910, 184),
-    "parallel/fork_join.hpp": (53, 11200, 217),
-    "parallel/parallel_for.hpp": (54, 11640, 218),
-    "bide.hpp": (101, 20220, 245),
-    "bide.hpp BIDE_COMPILED": (90, 17060, 221),
+    "channel/select.hpp": (26, 5400, 129),
+    "task/task.hpp": (27, 5440, 125),
+    "sched/scheduler.hpp": (47, 9800, 207),
+    "sched/scheduler.hpp BIDE_COMPILED": (37, 6930, 184),
+    "parallel/fork_join.hpp": (53, 11220, 217),
+    "parallel/parallel_for.hpp": (54, 11660, 218),
+    "bide.hpp": (101, 20260, 245),
+    "bide.hpp BIDE_COMPILED": (90, 17090, 221),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]

@@ -2,7 +2,10 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/async_generator.hpp>
 #include <bide/task/strand.hpp>
+#include <bide/task/task_local_value.hpp>
+#include <bide/task/with_deadline.hpp>
 #include <support/sched.hpp>
 
 // A task of a loop that awaits another task. If that one is the next job of the loop, it runs inside of
@@ -29,6 +32,15 @@ task<> joins(order& o, join_handle<> of) {
         o.emplace_back("stopped");
     } catch (const std::exception& e) {
         o.emplace_back(e.what());
+    }
+}
+
+// The last of `left` + 1 tasks that await each other writes a dump.
+template <class Runner> task<> dumps_behind(Runner& on, std::size_t left, std::string& to) {
+    if (left == 0) {
+        to = test::dump_of(on);
+    } else {
+        co_await on.spawn(dumps_behind(on, left - 1, to));
     }
 }
 
@@ -228,6 +240,65 @@ TEST_CASE("run_loop: joins inside of joins take no stack without limit",
     CHECK(loop.run() > 33); // so some of them have waited, and were resumed
 }
 
+TEST_CASE(
+    "run_loop, scheduler: eight tasks run inside of the first joiner, and all wait for the ninth",
+    "[promise.run-loop-joins][promise.scheduler-joins]") {
+    const auto waiting = [](std::size_t inside, bool in_loop) {
+        std::string text;
+        if (in_loop) {
+            run_loop loop;
+            loop.run_until(dumps_behind(loop, inside, text));
+        } else {
+            scheduler s(test::with(1, true));
+            s.spawn(dumps_behind(s, inside, text)).join();
+        }
+        return text;
+    };
+    const bool in_loop = GENERATE(true, false);
+    CHECK(waiting(8, in_loop).find("waiting tasks: 0") != std::string::npos);
+    CHECK(waiting(9, in_loop).find("waiting tasks: 9") != std::string::npos);
+}
+
+// The producer is cancelled while its inner job runs other jobs, and yields there: the call that has
+// resumed it is still on the stack, but the job that it ran in has ended.
+TEST_CASE_METHOD(on_loop,
+                 "run_loop: a consumer gets the item of a producer that leaves a join, in time",
+                 "[promise.run-loop-joins]") {
+    event consumed;
+    std::optional<join_handle<>> outer;
+    bool in_time = false;
+    const auto waits = [&]() -> task<> {
+        in_time = (co_await consumed.async_wait().with_timeout(test::patience)).has_value();
+    };
+    const auto cancels = [&]() -> task<> {
+        CHECK(outer->cancel());
+        co_return;
+    };
+    const auto child = [&]() -> task<> {
+        task_group group(loop);
+        group.spawn(waits);
+        group.spawn(cancels);
+        co_return;
+    };
+    const auto produces = [&]() -> async_generator<int> {
+        co_yield 1;
+        co_await joins(o, loop.spawn(child));
+        co_yield 2;
+    };
+    const auto consumes = [&]() -> task<> {
+        auto items = produces();
+        while (const auto item = co_await items.next()) {
+            if (*item == 2) {
+                consumed.set();
+            }
+        }
+    };
+    outer = loop.spawn(consumes);
+    loop.run();
+    CHECK(in_time);
+    CHECK(o == order{"stopped"});
+}
+
 TEST_CASE("run_loop: a task that joins one task after the other lets timers and posts have turns") {
     run_loop loop;
     bool over = false;
@@ -404,4 +475,167 @@ TEST_CASE("scheduler: a task that joins one task after the other lets all other 
     s.spawn([&] { ++over; }).join(); // from outside
     std::move(ends).join();
     CHECK(over == 3);
+}
+
+namespace {
+
+// Executors that a program may have over a scheduler: one runs its jobs one after the other, as a
+// strand does, and one runs a job inside of its post.
+class serial_executor {
+public:
+    explicit serial_executor(scheduler& over) : over_(over) {
+        run_.run = waker([](void* me) noexcept { static_cast<serial_executor*>(me)->run(); }, this);
+    }
+    void post(runnable& r) noexcept {
+        if (const std::lock_guard section(mutex_);
+            jobs_.push_back(&r), std::exchange(runs_, true)) {
+            return;
+        }
+        over_.executor().post(run_);
+    }
+
+private:
+    void run() noexcept {
+        for (std::unique_lock section(mutex_); !jobs_.empty(); section.lock()) {
+            runnable& next = *jobs_.front();
+            jobs_.erase(jobs_.begin());
+            section.unlock();
+            next.run.wake();
+        }
+        runs_ = false;
+    }
+
+    scheduler& over_;
+    runnable run_;
+    std::mutex mutex_;
+    std::vector<runnable*> jobs_;
+    bool runs_ = false;
+};
+
+struct immediate_executor {
+    void post(runnable& r) noexcept { r.run.wake(); }
+};
+
+// Reads the value of the task that runs when an object is destroyed.
+task_local_value<int> depth_of_scope;
+class reads_at_end {
+public:
+    explicit reads_at_end(const int*& to) noexcept : to_(&to) {}
+    reads_at_end(reads_at_end&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
+    reads_at_end& operator=(reads_at_end&&) = delete;
+    ~reads_at_end() {
+        if (to_ != nullptr) {
+            *to_ = depth_of_scope.get();
+        }
+    }
+
+private:
+    const int** to_;
+};
+
+} // namespace
+
+TEST_CASE("scheduler: a task leaves any executor before it runs the task that it awaits",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(2, true));
+    semaphore told(0);
+    bool was_told = false;
+    const auto blocks = [&]() -> task<> {
+        was_told = told.try_acquire_for(test::patience);
+        co_return;
+    };
+    SECTION("a serial one, whose next job ends the awaited task") {
+        serial_executor serial(s);
+        const auto tells = [&]() -> task<> {
+            co_await yield().resume_on(serial);
+            told.release();
+        };
+        s.spawn([&]() -> task<> {
+             co_await yield().resume_on(serial);
+             auto teller = s.spawn(tells);
+             co_await s.spawn(blocks);
+             co_await std::move(teller);
+         }).join();
+    }
+    SECTION("one that has resumed it inside of a job, which then ends the awaited task") {
+        immediate_executor here;
+        semaphore gate(0);
+        auto joiner = s.spawn([&]() -> task<> {
+            const auto passed = co_await gate.async_acquire().resume_on(here);
+            co_await s.spawn(blocks);
+        });
+        CHECK(test::has_waiters(gate, 1));
+        s.spawn([&] {
+             gate.release();
+             told.release();
+         }).join();
+        std::move(joiner).join();
+    }
+    CHECK(was_told);
+}
+
+TEST_CASE("scheduler: a join that names another executor continues there",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(1, true));
+    scheduler other(test::with(1, true));
+    bool moved = false;
+    s.spawn([&]() -> task<> {
+         co_await s.spawn([] {}).async_join().resume_on(other);
+         moved = current_worker<native_platform>() == other.executor();
+     }).join();
+    CHECK(moved);
+}
+
+TEST_CASE("scheduler: a deadline or a sibling stops a join while the awaited task computes",
+          "[promise.scheduler-joins]") {
+    std::atomic<bool> stopped{false};
+    bool was_stopped = true; // if the limit ends the joiner before it spawns, nothing computes
+    scheduler s(test::with(3, true));
+    const auto computes = [&]() -> task<> {
+        was_stopped = test::spin_until(stopped);
+        co_return;
+    };
+    const auto joins = [&]() -> task<> { co_await s.spawn(computes); };
+    const auto sleeps = []() -> task<> { co_await this_task::sleep_for(1ms); };
+    const int how = GENERATE(range(0, 5));
+    const auto limited = [&]() -> task<> {
+        switch (how) {
+        case 0: static_cast<void>(co_await with_timeout(joins(), 1ms)); break;
+        case 1: static_cast<void>(co_await when_any(joins(), sleeps())); break;
+        case 2: static_cast<void>(co_await when_any(sleeps(), joins())); break;
+        case 3: {
+            const auto inside = [&]() -> task<> { co_await when_all(joins(), sleeps()); };
+            static_cast<void>(co_await when_any(sleeps(), inside()));
+            break;
+        }
+        default: {
+            const auto inside = [&]() -> task<> {
+                task_group group(s);
+                group.spawn(joins());
+                co_await group.async_join();
+            };
+            static_cast<void>(co_await with_timeout(inside(), 1ms));
+        }
+        }
+        stopped = true;
+    };
+    s.spawn(limited).join();
+    s.shutdown();
+    CHECK(was_stopped);
+}
+
+TEST_CASE("scheduler: the objects of an awaited task are destroyed while no task runs",
+          "[promise.scheduler-joins]") {
+    scheduler s(test::with(1, true));
+    const int none = 0;
+    const int* seen = &none;
+    const auto child = [](reads_at_end) -> task<> { co_return; };
+    const auto joiner = [&]() -> task<> {
+        auto joined = s.spawn(child(reads_at_end(seen)));
+        SECTION("at its end") {}
+        SECTION("if it was cancelled before its start") { joined.cancel(); }
+        static_cast<void>(co_await std::move(joined).async_join().as_result());
+    };
+    s.spawn(with_value(depth_of_scope, 1, joiner())).join();
+    CHECK(seen == nullptr);
 }

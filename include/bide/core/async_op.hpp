@@ -575,19 +575,19 @@ private:
 // as for any other job.
 //
 // The order of the jobs stays the same. The awaited job was the next one in any case. On a loop, if
-// other jobs are queued when it ends, the awaiting task continues after them. An inner job changes
-// nothing for a cancellation: if the awaiting task is cancelled before the inner job runs, or by
-// the inner job, the wait is stopped. Only a wait without limits has an inner job, because limits
-// are not armed while the inner job runs.
+// other jobs are queued when it ends, the awaiting task continues after them. If the awaiting task
+// is cancelled before the inner job runs, or by the inner job, the wait is stopped. If another
+// thread cancels it while the inner job computes, the wait is stopped when the inner job waits,
+// blocks or ends. So a wait with limits has no inner job, and neither has a wait of a task with
+// limits: a deadline, or a sibling that stops the task when it ends (when_any).
 //
 // The inner job may block its thread. The host may then run other jobs inside of the inner one, or
 // another thread runs them. These other jobs may cancel the awaiting task, which then continues. So
 // before the host runs these jobs, or leaves them to another thread, it calls the waker
 // `begin_wait` of each inner_job, the innermost one first. The call begins the wait of the task
-// that awaits this job. From then on, the awaiting task may continue or
-// be destroyed before the inner job returns. So after the inner job, await_suspend() first reads
-// `has_begun_wait` in the inner_wait, which lies on the stack. If that flag is true,
-// await_suspend() accesses nothing else.
+// that awaits this job. From then on, the awaiting task may continue or be destroyed before the
+// inner job returns. So after the inner job, await_suspend() first reads `has_begun_wait` in the
+// inner_wait, which lies on the stack. If that flag is true, await_suspend() accesses nothing else.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -690,20 +690,42 @@ private:
         inner_wait(awaiter& whose, std::coroutine_handle<Promise> waiting) noexcept
             : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
 
-        // Runs the job that completes the wait. Returns false if that job did not run here. There
-        // are four reasons: the host did not run it, the coroutine is not part of the task that
-        // runs on this thread, that task is cancelled, or it is on a strand or another executor
-        // than the host's. Such an executor may run no other job before this one returns, and the
-        // inner job may block until another job of that executor has run.
+        // Runs the job that completes the wait. Returns false if that job did not run here. The
+        // reasons are:
+        //
+        // - The host did not run it.
+        // - The coroutine is not part of the task that runs on this thread, or that task is
+        //   cancelled.
+        // - The task runs inside of another executor, such as a strand. That executor may run no
+        //   other job before this one returns, and the inner job may block until another job of
+        //   that executor has run.
+        // - The operation names another executor, on which the coroutine then continues.
+        // - The task has a deadline, or is a child of when_any(). A wait ends early at the deadline
+        //   or at the end of the sibling, but an inner job does not.
         bool runs() noexcept {
             if constexpr (!std::is_void_v<Promise>) {
-                const auto& here = worker_local<Platform>::get();
+                auto& here = worker_local<Platform>::get();
                 context = bide::task_context_of<Platform>(coroutine.promise());
-                return context != nullptr && context == here.running && here.host != nullptr &&
-                       Platform::template local<detail::running_code>().on == nullptr &&
-                       bide::executor_of(coroutine.promise()) == here.host->executor() &&
-                       !context->is_cancelled() &&
-                       here.host->run_inside(of.op_.ops_->awaited_job(of.op_.target_), *this);
+                if (context == nullptr || context != here.running || here.host == nullptr ||
+                    here.job == nullptr || !context->runs_as(*here.job)) {
+                    return false;
+                }
+                const executor_ref home = here.host->executor();
+                if (!(bide::executor_of(coroutine.promise()) == home) ||
+                    (of.op_.executor_ && !(of.op_.executor_ == home)) || context->is_limited() ||
+                    context->is_cancelled()) {
+                    return false;
+                }
+                // If the coroutine is a producer (task/async_generator.hpp), it is in the innermost
+                // call. But it may resume inside of the inner job, and is then not in that call.
+                auto& code = Platform::template local<detail::running_code>();
+                auto* const call = std::exchange(code.innermost, nullptr);
+                runnable& awaited = of.op_.ops_->awaited_job(of.op_.target_);
+                const runnable* const outer_job = std::exchange(here.job, &awaited);
+                const bool has_run = here.host->run_inside(awaited, *this);
+                here.job = outer_job;
+                code.innermost = call;
+                return has_run;
             }
             return false;
         }

@@ -384,6 +384,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 
     basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task
+    const runnable* job = nullptr;                   // the latest that `host` has called here
     basic_task_context<Platform>* running = nullptr; // that task; nullptr: none, or it ended
     basic_task_context<Platform>* over = nullptr;    // the task that has ended
     const char* name = nullptr;                      // of the last task, if `traced`

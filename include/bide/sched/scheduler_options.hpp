@@ -41,7 +41,8 @@ struct scheduler_options {
     /// The size of the stack of each thread of the scheduler, in bytes, for workers and for
     /// blocking tasks. It is rounded up to whole pages. 0 means the default of the system; on Linux
     /// it is that of `ulimit -s`, usually 8 MiB. Tasks and functions of fork-joins need more if
-    /// they recurse deeply. The system commits memory only for the used part of a stack. On
+    /// they recurse deeply. Up to nine tasks are on a stack: one, and eight that run inside of it
+    /// (join_handle::async_join()). The system commits memory only for the used part of a stack. On
     /// Windows, the option has no effect.
     std::size_t stack_size = 0;
 

@@ -382,6 +382,7 @@ template <class T, class Platform> class basic_group_task : public basic_task_he
 public:
     basic_group_member<Platform>& member() noexcept { return member_; }
     deadline limit() const noexcept final { return member_.limit(); }
+    bool is_limited() const noexcept final { return !member_.limit().is_never(); }
     const task_binding<Platform>* values() const noexcept final { return member_.values(); }
 
     kept_outcome<T>& kept() noexcept { return kept_; }

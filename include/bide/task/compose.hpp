@@ -149,6 +149,17 @@ protected:
 
     bool has_begun() const noexcept { return begun_; }
 
+    // If the child was started in place and has not suspended, the job of the parent runs it.
+    bool runs_as(const runnable& job) const noexcept final {
+        return control::runs_as(job) ||
+               (in_place_ && !this->has_suspended() && when_->context_ != nullptr &&
+                when_->context_->runs_as(job));
+    }
+    bool is_limited() const noexcept final {
+        return when_->first_wins_ || !this->limit().is_never() ||
+               (when_->context_ != nullptr && when_->context_->is_limited());
+    }
+
     // The deadline, the values, the name and the tag are those of the parent.
     deadline limit() const noexcept override { return limit_of(when_->context_); }
     const task_binding<Platform>* values() const noexcept override {

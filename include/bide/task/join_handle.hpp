@@ -61,8 +61,11 @@ public:
     /// early, by a time-out or a stop, the task is detached.
     ///
     /// If the task is the next job of the caller's worker or loop, as a task is that was just
-    /// spawned, the worker runs it at once, inside of the caller's job. If the caller is cancelled
-    /// meanwhile, it is stopped when the task waits, blocks in bide or ends.
+    /// spawned, the worker runs it at once, inside of the caller's job and on its stack. At most
+    /// eight tasks run inside of each other. If the caller is cancelled meanwhile, it is stopped
+    /// when the task waits, blocks in bide or ends. The task does not run inside if the caller has a
+    /// deadline (task/with_deadline.hpp), is a child of when_any(), or runs on a strand or another
+    /// executor than the worker's. Then a deadline or a sibling ends the wait at once.
     /// Returns: an operation with the value of join(). In the place of a reference, the value is a
     /// std::reference_wrapper.
     /// Throws: when awaited, as join(). If the caller is the task itself, this call throws.
@@ -91,11 +94,13 @@ public:
 
     /// Requests that the task ends. Does not wait for the end.
     ///
-    /// If the task waits, this wait is stopped. If it does not wait, its next wait is stopped. A
-    /// stopped wait returns errc::stopped or throws stopped_error. Each later operation that would
-    /// have to wait is stopped, too. Of the operations that complete immediately, one in 128 is
-    /// stopped. The task may catch the error and continue. While the task has a shield, no
-    /// operation is stopped. The task reads the reason by this_task::cancel_reason().
+    /// If the task waits, this wait is stopped. If it does not wait, its next wait is stopped. A task
+    /// that awaits another one may not wait yet, because its worker runs the other one first: see
+    /// async_join(). A stopped wait returns errc::stopped or throws stopped_error. Each later
+    /// operation that would have to wait is stopped, too. Of the operations that complete
+    /// immediately, one in 128 is stopped. The task may catch the error and continue. While the
+    /// task has a shield, no operation is stopped. The task reads the reason by
+    /// this_task::cancel_reason().
     /// Returns: false if the task has ended.
     /// Requires: `why` is not cancel_reason::none.
     bool cancel(cancel_reason why = cancel_reason::requested) noexcept {

@@ -119,6 +119,13 @@ public:
     // Returns the time at which the chain is cancelled.
     virtual deadline limit() const noexcept { return deadline::never(); }
 
+    // Returns true if `job` runs the chain, and the host of this thread has called `job` itself. Then
+    // the chain does not run inside of another executor. Called on the thread that runs the chain;
+    // `job` is worker_local::job.
+    virtual bool runs_as(const runnable&) const noexcept { return false; }
+    // Returns true if the chain is cancelled at a certain time, or when a sibling ends.
+    virtual bool is_limited() const noexcept { return false; }
+
     // Returns the binding of the innermost scope of the chain, or nullptr.
     virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
 

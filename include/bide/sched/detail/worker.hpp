@@ -454,6 +454,7 @@ void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* tra
              runnable& r) noexcept {
     auto& local = worker_local<Platform>::get();
     local.host = &host;
+    local.job = &r;
     const task_budget<Platform> budget(local);
     if (trace == nullptr) {
         r.run.wake();

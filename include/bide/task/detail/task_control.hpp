@@ -350,6 +350,7 @@ public:
         return may_wait;
     }
     void end_wait() noexcept override { state_.end_wait(); }
+    bool runs_as(const runnable& job) const noexcept override { return &job == &run_; }
     executor_ref goes_on_at() const noexcept override {
         return state_.is_waiting() ? *at_->where : executor_ref();
     }
@@ -483,38 +484,14 @@ protected:
     virtual void post_home() noexcept = 0;
 
     // Runs the chain on this thread until it waits or ends. If the chain is a child in place
-    // (compose.hpp), the parent of the child may also continue and end in this call.
+    // (compose.hpp), the parent of the child may also continue and end in this call. When the chain
+    // ends, objects of the user are destroyed. No task runs then, even if this call is inside of a
+    // job that awaits the chain.
     void run() noexcept {
-        if (!ended_) {
-            if (fresh_ && state_.is_cancelled() && may_finish_here()) {
-                never_start();
-                return finish();
-            }
-            local& here = local::get();
-            // Gives the task a budget of operations, also on a thread that is no worker. If the
-            // task was cancelled before its start, the budget is already spent. So the first
-            // operation cannot complete at once: it begins a wait, which is stopped.
-            const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
-            basic_task_context<Platform>* const outer = here.running;
-            here.running = this;
-            if (here.traced) {
-                here.name = this->name();
-                here.tag = this->tag();
-            }
-            const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : at_->leaf;
-            if (next) {
-                resume<Platform>(next);
-                const bool is_over = here.running == nullptr;
-                here.running = outer;
-                if (is_over) {
-                    static_cast<basic_task_control*>(here.over)->finish_or_post();
-                }
-                return; // it waits, or another thread runs it, or it is destroyed
-            }
-            here.running = outer;
-            ended_ = true;
-        }
-        finish_or_post();
+        local& here = local::get();
+        basic_task_context<Platform>* const outer = std::exchange(here.running, nullptr);
+        run_alone(here);
+        here.running = outer;
     }
 
     // Starts the chain in place. The caller resumes the returned coroutine.
@@ -537,11 +514,43 @@ protected:
 
     // Returns true if first_wait() was called.
     bool has_waited() const noexcept { return has_waited_; }
+    // Returns true if the chain has waited or yielded. Requires: the chain has not ended.
+    bool has_suspended() const noexcept { return at_ != nullptr; }
 
     state state_;
     std::uint16_t listed_in_ = 0; // the number of a list, for the derived class
 
 private:
+    // Requires: here.running == nullptr. Afterwards it is nullptr or has any value.
+    void run_alone(local& here) noexcept {
+        if (!ended_) {
+            if (fresh_ && state_.is_cancelled() && may_finish_here()) {
+                never_start();
+                return finish();
+            }
+            // Gives the task a budget of operations, also on a thread that is no worker. If the
+            // task was cancelled before its start, the budget is already spent. So the first
+            // operation cannot complete at once: it begins a wait, which is stopped.
+            const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
+            here.running = this;
+            if (here.traced) {
+                here.name = this->name();
+                here.tag = this->tag();
+            }
+            const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : at_->leaf;
+            if (next) {
+                resume<Platform>(next);
+                if (here.running == nullptr) {
+                    static_cast<basic_task_control*>(here.over)->finish_or_post();
+                }
+                return; // it waits, or another thread runs it, or it is destroyed
+            }
+            here.running = nullptr;
+            ended_ = true;
+        }
+        finish_or_post();
+    }
+
     void finish_or_post() noexcept {
         if (may_finish_here()) {
             finish();
